@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Every rank sends a block to every other one, in host memory or in that of its
  * card, by an MPI library that knows nothing of cards.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Puts of gaudi_ipc to device memory of another process, by size, beside memcpy
  * of the same bytes (bench_uct.cc).

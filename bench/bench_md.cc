@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The memory domain: a registration that is cached beside UCX's bare cache and
  * beside one that is not; look-ups among few allocations and many; and what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Short writes over the ports of two cards, in time of the CPU that posts them:
  * beside put_short of gaudi_copy, which is over when it returns.

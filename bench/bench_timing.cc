@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Copies as the transports make them, for the software Gaudi with a timing
  * model: `scripts/bench` sets one that is slower than this machine, and

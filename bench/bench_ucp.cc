@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * An eager message from Gaudi memory through UCP, beside the calls of UCT that
  * it consists of.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Put and get through UCT, by operation and size, beside memcpy of the same
  * buffers; and the shortest put beside a bare submission.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The time that UCX takes to start and to end in this process, once: prints
  * nanoseconds. scripts/bench runs it with the module and without. */
 #include <chrono>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Another process with a card and device memory, which gaudi_ipc reaches.
  */

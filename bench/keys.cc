@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Unpacking a key of gaudi_ipc whose buffer is open, with few open buffers and
  * keys beside it and with many.

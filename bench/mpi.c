@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Messages between two ranks by size, in host memory or in that of a card, or a
  * reduction of all ranks.

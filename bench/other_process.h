@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A second process of a benchmark, and the socket to it.
  */

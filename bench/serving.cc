@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What a serving system does with its keys and values: writes of thousands of
  * blocks to another process, all on their way at once, from device memory to

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * One card of the software Gaudi, open twice over: by UCT through the module,
  * and a second card by the bare shim, for references.

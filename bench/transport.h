@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * One UCT transport, opened by its names, with an endpoint to itself.
  */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Warnings, sanitizers and hardening that every target of this project gets.
 
 set(GAUDI_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=")

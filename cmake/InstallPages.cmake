@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # The pages that are installed, in the order of folders that the source has.
 #
 # gaudi_install_pages(FOLDER): below this one. Links to what is not installed

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Part of the install script: the links of the folder `slot` below the prefix, to
 # UCX's libraries in `ucx`.
 get_filename_component(slot "${slot}" ABSOLUTE

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # What `cmake --install` leaves, beside what the rooms install themselves.
 #
 # A component is a Debian package (cmake/Packages.cmake): transports, dev,

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Programs for the MPI libraries that are installed, each by its own compiler
 # wrapper: FindMPI finds one library only, and Debian can have two.
 foreach(mpi mpich openmpi)

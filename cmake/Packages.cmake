@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # The Debian packages that `cpack` makes (scripts/package).
 #
 #   GAUDI_PACKAGES             the components that are packages

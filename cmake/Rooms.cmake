@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # gaudi_room(TARGET ARCHIVE SOURCES files... ABOVE targets...): the files of a
 # room as a target of its own, which becomes part of a static library. ABOVE are
 # the rooms and libraries that it builds on.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Tests that do not run under a sanitizer. The one place for that: CTest does not
 # know them in such a build.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Part of the install script: has the symbols for debuggers of each program and
 # library that was installed in .debug/NAME.debug beside it, where they look for
 # them. With --strip there are none, and CPack makes packages of them by itself.

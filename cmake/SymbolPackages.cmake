@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Run by CPack when it has made the packages: those of symbols get checksums by
 # names that the installed files have, where CPack writes names of the build tree,
 # and the documents of the package that they are for.

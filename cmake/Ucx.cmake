@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Finds the installed UCX, and source trees of the releases to build modules
 # for. A release is a minor one: MAJOR.MINOR.
 #

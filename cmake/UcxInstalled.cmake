@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # The installed UCX: UCX_INSTALLED_VERSION, UCX_INCLUDE_DIR, UCX_RUNTIME_DIR,
 # UCX_<lib>_LIBRARY, and what its ucx_info says of how it was built
 # (_ucx_installed_config).

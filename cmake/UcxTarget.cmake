@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # ucx_add_release(RELEASE VERSION TREE): the targets of a release, whose private
 # headers come from the tree.
 #

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Hands memory of one card to another process as a dma-buf, which copies it to
  * its own card: directly, without host memory between.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Moves memory between two processes with an engine of its own, as frameworks
  * do that know their buffers better than a message library: all four pairs of

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Gaudi memory in mpi4py's calls: each rank sends a buffer to the next one.
 
 usage:

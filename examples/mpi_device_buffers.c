@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Gaudi memory in MPI calls: a ring of MPI_Sendrecv, then MPI_Bcast.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Moves memory between two processes with an engine of its own: all four pairs
 of host (CPU) and card (GPU) memory.
 

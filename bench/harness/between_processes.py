@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Sets that start stock programs, mostly two that talk to each other."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Plots of bandwidth and latency against size, by gnuplot."""
 
 import math

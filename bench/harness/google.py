@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Programs of Google Benchmark, by what they write as JSON."""
 
 import collections

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Sets that Google Benchmark measures in one process, and one beside it."""
 
 from . import google

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """On what the results were measured, for the page that shows them."""
 
 import datetime

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The set timing: copies in a box that is modelled, beside what its wires
 allow."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Our programs for the MPI libraries that are installed."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Stock ucx_perftest, between two processes."""
 
 import functools

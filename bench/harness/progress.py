@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Tells what is measured while that takes its time, on stderr: on a terminal in
 one line that is written again and again, else in a line now and then."""
 

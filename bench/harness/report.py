@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The page that shows the results: report.html, beside pictures and table."""
 
 import html

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What was measured, as one table: a result is a row, and a CSV file has them
 all. README of the columns: docs/benchmarks.md."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """How the benchmarks are to run, and their programs."""
 
 import dataclasses

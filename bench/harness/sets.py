@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The sets of benchmarks, in the order in which they run."""
 
 import typing

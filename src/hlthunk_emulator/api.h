@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the functions of the library share: being public, and finding the card
  * that a descriptor stands for.

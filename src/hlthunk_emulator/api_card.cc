@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The calls on an open card that are about other cards, and jobs; and the hooks
  * for tests. */
 #include "hlthunk_emulator/api.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Opening, closing and identifying cards. */
 #include "hlthunk_emulator/api.h"
 #include "hlthunk_emulator/box.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The calls on the memory of an open card: its own, what it maps of the host,
  * and command buffers. */
 #include "hlthunk_emulator/api.h"

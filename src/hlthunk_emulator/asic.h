@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the emulated cards are: one row for each kind, HLTHUNK_EMU_ASIC says
  * which.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/box.h"
 
 #include "hlthunk_emulator/file_lock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The emulated machine: its cards' names, who has them, and how its processes
  * find each other.

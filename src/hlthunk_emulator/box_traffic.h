@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The timing model of this box, which its processes share: transfers of one
  * process take away from what others have of the same links.

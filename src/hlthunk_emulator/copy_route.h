@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What a copy needs of the box that is modelled: links, memories, engine.
  */

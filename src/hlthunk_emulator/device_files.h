@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Which descriptors of this process stand for device files of which cards.
  *

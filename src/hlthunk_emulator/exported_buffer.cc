@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/exported_buffer.h"
 
 #include "hlthunk_emulator/asic.h"

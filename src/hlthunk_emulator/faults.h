@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Faults on demand: which calls and jobs of this process go wrong, and how. As
  * text:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Locks of bytes of a file, by which processes know of each other. A lock
  * belongs to the opening of the file, and goes with it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/hbm.h"
 
 #include "hlthunk_emulator/posted_writes.h"

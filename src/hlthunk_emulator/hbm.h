@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The device memory of one card: a memfd, mapped where only the engines know,
  * and the allocator of its pages.

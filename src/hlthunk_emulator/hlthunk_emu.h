@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the software Gaudi offers beside hl-thunk's functions: hooks for tests
  * and benchmarks, and what stands for files of the kernel. C; find them with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The jobs of an open card: those under way, and how those ended that did so
  * lately. A job has a slot, as in the driver, until the one that is so many

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/job_watch.h"
 
 #include "hlthunk_emulator/settings.h"

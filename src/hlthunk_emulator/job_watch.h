@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What goes with the jobs of an open card beside their bytes: the timing model
  * and the trace. Made when a card opens and one of them is on; without it its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The device virtual addresses of one card: which are free, and which byte of
  * device or host memory each of the others is.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The file behind an open compute node: a memfd. Its first page tells other
  * processes about the card, the pages behind it are command buffers, which the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Public functions of hl-thunk (open v1.10 and the newer header in
  * HabanaAI/HCL) that the emulator does not have. Calling one stops the process

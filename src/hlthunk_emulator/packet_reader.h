@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the engines of a card read: the packets of command buffers, up to where
  * bytes are to be copied.

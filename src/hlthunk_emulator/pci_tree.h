@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The PCI functions between the host and the cards, as Linux numbers and
  * describes them: HLTHUNK_EMU_PCI says how they are arranged.

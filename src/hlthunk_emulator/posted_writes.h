@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What cards have written to the memory of others, and is still on its way.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The calls that submit jobs to the queues of a card and wait for them: what
  * the driver checks, and answers. */
 #include "hlthunk_emulator/queue_manager.h"

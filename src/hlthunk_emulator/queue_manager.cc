@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/queue_manager.h"
 
 #include "hlthunk_emulator/copy_engine.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The queues of one card: takes submissions, makes their copies, knows how each
  * job ended.

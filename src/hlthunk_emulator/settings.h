@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the HLTHUNK_EMU_* variables say. Read once per process, at first use.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * One card of the box, as one process has it open: the compute context.
  *

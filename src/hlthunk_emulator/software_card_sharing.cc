@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What a card is to others: forked children, and control nodes of processes
  * that do not have it open. */
 #include "hlthunk_emulator/box.h"

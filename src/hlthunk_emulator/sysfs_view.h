@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The sysfs of the emulated machine: what the kernel would show of its cards,
  * as files in a folder that HLTHUNK_EMU_SYSFS names.

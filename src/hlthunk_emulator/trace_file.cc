@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/trace_file.h"
 
 #include "hlthunk_emulator/file_lock.h"

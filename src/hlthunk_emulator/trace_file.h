@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The file that HLTHUNK_EMU_TRACE names, which the processes of a box write
  * together: events in the JSON array form of the Trace Event Format, one a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * How events get into the trace: the rows of a card, and their names.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What is on its way in a box, and when it gets there: the timing model.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * An open card, whatever drives it: the driver as all above sees it.
  *

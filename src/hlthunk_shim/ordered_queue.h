@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What all kinds of queues do alike: they keep copies in order, from submission
  * to collection.

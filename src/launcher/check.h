@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * `ucx-gaudi check`: what the transports take for granted of the driver and the
  * cards, tried step by step, from harmless to heavier.

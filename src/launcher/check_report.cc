@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* How `ucx-gaudi check` writes what it found. */
 #include "launcher/check.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The steps of one card, but for those over its links. */
 #include "launcher/tried_card.h"
 #include "util/addresses.h"

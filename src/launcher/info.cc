@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "launcher/info.h"
 
 #include "launcher/trial.h"

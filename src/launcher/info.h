@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * `ucx-gaudi info`: what is there, what is missing, how to mend it, and the two
  * ways to write that.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "launcher/installation.h"
 
 #include "loader/running_ucx.h"

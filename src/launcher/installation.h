@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The files that belong to this launcher: ../lib, seen from its own place. And
  * the environment in which programs find them.

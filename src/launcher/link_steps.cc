@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The steps of two cards, of SynapseAI, of ports, and those that load a card or
  * reset it. */
 #include "hlthunk_shim/ports/connection.h"

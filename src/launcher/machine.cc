@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "launcher/machine.h"
 
 #include "hlthunk_shim/cards/card_info.h"

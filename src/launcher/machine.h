@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * This machine as the kernel shows it, before any driver library is asked, and
  * what of it users have to mend; the UCX on it; and what the environment says.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * ucx-gaudi: runs programs with the Gaudi transports loaded.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/cards/routes.h"
 
 #include "launcher/info.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "launcher/trial.h"
 
 #include "util/other_process.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What may crash or hang, tried in a child: how that ended, and what it said.
  * The caller's process keeps nothing of it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * In the child of a step: what is done, how that ends, and a card. Whatever
  * goes wrong ends the step, and names what was being done. Nothing is given

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Completion of ucx-gaudi for bash: its own words, then those of the command.
 
 _ucx_gaudi()

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The UCX inside an installed Python wheel: a folder with its libraries, as
  * nixl_cu12.libs, and below that one with its modules, `ucx`.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The library that modules are linked with instead of UCX's, made when it is
  * known which files those are: it has no content, and needs them. So the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The functions of ucx_gaudi.h: programs link the loader, and the module has
  * them. Where there is no module, no memory is a card's and no card is open.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The loader: libuct_hlthunk.so.0 under all its names.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * UCX's libraries in this process, by the functions that they define: packagers
  * give them other names, as libucs-1a2b3c4d.so.0.0.0 in a Python wheel, and a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The functions of UCX that the loader wraps, where it comes before UCX in the
  * order of look-up: preloaded, or linked with the program.

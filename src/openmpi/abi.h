@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What Open MPI 5.0 and a component of it have in common: the layout of
  * structures in opal/mca/mca.h, opal/class/opal_object.h,

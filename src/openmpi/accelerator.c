@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Component gaudi of Open MPI's framework accelerator, see
  * opal/mca/accelerator/accelerator.h there.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "openmpi/openmpi.h"
 
 #include "openmpi/abi.h"

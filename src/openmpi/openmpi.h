@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The components for Open MPI 5.0, by which it knows memory of cards. The
  * loader has them, under more of its names:

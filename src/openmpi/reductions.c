@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Component gaudi of Open MPI's framework op, see ompi/mca/op/op.h there: the
  * operations that MPI defines, on memory of cards. Pieces of it are brought to

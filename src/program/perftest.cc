@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Our memory type in ucx_perftest. */
 #include "program/program_memory.h"
 #include "program/ucx_gaudi.h"

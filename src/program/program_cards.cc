@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The part of ucx_gaudi.h that tells which cards a process may open. Takes
  * none. */
 #include "hlthunk_shim/cards/open_nodes.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies and fills of ucx_gaudi.h. One that fails on its way leaves some of the
  * bytes. */
 #include "program/program_copies.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Copies of ucx_gaudi.h, as its functions and its streams make them.
  *

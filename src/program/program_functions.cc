@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The functions of ucx_gaudi.h that are about memory. Errors are logged where
  * they are found. What fails changes nothing. */
 #include "program/ucx_gaudi.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Memory that a program exports to others, and what it has opened of theirs:
  * the handles of ucx_gaudi.h.

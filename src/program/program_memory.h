@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What functions of ucx_gaudi.h keep from one call to the next: cards, engines
  * for copies, and what was allocated, registered and imported.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "program/program_streams.h"
 
 #include "program/program_copies.h"

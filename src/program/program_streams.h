@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Streams and events of ucx_gaudi.h: copies that are made in their order while
  * the program does something else.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What ucx-gaudi offers to programs beside UCX's own interface. C and C++.
  *

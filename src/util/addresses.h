@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Addresses of this machine, and sizes in whole units: pages, granules.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "util/background_thread.h"
 
 #include "util/warning.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Files that other processes map, too, and owners of their mappings.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What this project does when the process forks. All of it goes through here:
  * nothing else calls pthread_atfork, and that only for the child.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Whether a file may be given to dlopen, which maps what the headers of a
  * library promise and does not see that a file ends before: programs end by

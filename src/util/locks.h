@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Locks for short sections on paths where std::mutex would cost too much.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * An object that the first call makes, for this process and its children: as a
  * static inside a function, but for what takes long to make. A child that is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "util/other_process.h"
 
 #include "util/errors.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Other processes of the same PID namespace: whether they still run, and their
  * memory.

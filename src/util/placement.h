@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Which NUMA node memory and threads that serve a card belong on.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Hands out parts of address ranges: best fit, free neighbours joined.
  *

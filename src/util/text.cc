@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "util/text.h"
 
 #include "util/unique_fd.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Text from outside: numbers, files and folders that describe the machine, and
  * what a message can show of them. Any thread.

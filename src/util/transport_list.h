@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Lists of transports, as UCX_TLS has them, and our own names in them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Where code that knows no logger reports what it cannot return: destructors of
  * the shim, threads of its own.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the tests of the benchmarks share: runs of scripts/bench and of programs
 of the build, in a scratch folder."""
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Tests gaudi_bench_mpi as each MPI library has it.
 
 usage: check_mpi.py mpich|openmpi ROOT BUILD_DIRECTORY

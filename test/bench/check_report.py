@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Tests the table, the pictures and the page that scripts/bench makes.
 
 usage: check_report.py CLASS ROOT BUILD_DIRECTORY

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the environment lets a test do: a user without rights and root in a
  * container cannot do everything.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The software Gaudi as a test process loads it: the shim's table, the hooks,
  * and the driver functions that the shim has no use for.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What cannot be in a process that runs a framework, or over host memory, test
  * by test.

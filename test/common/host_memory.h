@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Host memory for tests of data: contents that tell every position apart, and
  * buffers between pages that nobody may touch.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "common/memory_child.h"
 
 #include "util/other_process.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Processes with namespaces of their own, as the containers of pods are.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "common/raw_card.h"
 
 #include <cerrno>

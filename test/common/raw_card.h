@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * An open card, driven by nothing but the driver's functions.
  *

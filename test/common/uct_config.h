@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Changes UCT's configurations in the way of every UCX release.
  */

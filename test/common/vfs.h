@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * UCX's virtual file system, as its daemon reads it.
  */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What run_commands.py knows of the commands in pages."""
 
 import re

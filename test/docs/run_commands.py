@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Runs the commands of a page, and compares what they print with the page.
 
 usage: run_commands.py PAGE ROOT BUILD_DIRECTORY

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys from other processes: any bytes to their reader, and keys of a real
  * process with some bytes changed to rkey_unpack. What is accepted is used. And
  * handles that lead to such a key, with some bytes changed. */

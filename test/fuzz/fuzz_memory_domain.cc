@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The memory domain: bytes drive a sequence of its operations on the software
  * Gaudi, with ranges, handles and keys that make sense and such that do not.
  * Every status is compared with what a simple model says. */

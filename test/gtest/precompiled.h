@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Headers of others that most tests include, compiled once. A source includes
  * what it needs all the same: builds with a compiler cache do not use this.

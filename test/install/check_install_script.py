@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """scripts/install puts the build into a folder, and takes exactly that away.
 
 usage: check_install_script.py ROOT BUILD_DIRECTORY

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Installs the build to a temporary folder of an odd name and looks at it there.
 
 usage: check_installation.py run|build|parts ROOT BUILD_DIRECTORY

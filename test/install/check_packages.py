@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Makes Debian packages of the build, and installs them to a temporary folder.
 
 usage: check_packages.py BUILD_DIRECTORY

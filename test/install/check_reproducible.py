@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Makes Debian packages twice, and fails if a byte of them differs.
 
 usage: check_reproducible.py ROOT

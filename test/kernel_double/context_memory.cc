@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory and command buffers of an open card. */
 #include "kernel_double/device.h"
 #include "kernel_double/kernel.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Submissions of an open card, and how they end. */
 #include "kernel_double/device.h"
 #include "kernel_double/rules.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A card as the driver has it for this process: what its ioctls do, and what
  * has to be known to judge them. Any thread.

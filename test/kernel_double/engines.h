@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The emulator that is linked into the double: its cards hold the memory and
  * move the bytes. Of its functions these are hl-thunk's; here nothing but the

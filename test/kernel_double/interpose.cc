@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The system calls that a driver library and this project make on device files
  * and on what shows them, in front of the C library's. Whatever has to do with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernel_double/kernel.h"
 
 #include "hlthunk_emulator/settings.h"

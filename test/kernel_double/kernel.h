@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Which kernel the double is: KERNEL_DOUBLE_KERNEL, 6.1, 6.6 (the default) or
  * 6.12. The files by which it shows cards are in a folder of the build tree

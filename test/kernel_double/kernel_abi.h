@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What passes between a process and the habanalabs driver: numbers and
  * structures of its ioctls.

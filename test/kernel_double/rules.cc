@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernel_double/rules.h"
 
 #include "kernel_double/engines.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The record of rules of the kernel that were broken: what it refuses, and what
  * no correct program does. The first time that a process breaks one, a line

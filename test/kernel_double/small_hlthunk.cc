@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A small libhl-thunk.so of the tests' own, for where there is no real one: it
  * makes the ioctls that a real one makes, and has the functions that the shim

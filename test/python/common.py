@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the tests of the Python package share: a box of software cards, UCX's
 log, and other processes.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Buffers of the Python package, in this process.
 
 usage: test_buffers.py ROOT BUILD_DIRECTORY [unittest's arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Device memory as DLPack's tensors.
 
 usage: test_dlpack.py ROOT BUILD_DIRECTORY [unittest's arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Streams, events and memory of other processes, in Python; and the example.
 
 usage: test_engine.py ROOT BUILD_DIRECTORY [unittest's arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The example for mpi4py, by the MPI library that mpi4py is built for.
 
 usage: test_mpi.py ROOT BUILD_DIRECTORY [unittest's arguments]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The programs in Python of docs/interface.md do what the page says.
 
 That in C is compiled and run with the commands of the page (test/docs).

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The Python package in processes that start in different ways.
 
 usage: test_processes.py ROOT BUILD_DIRECTORY [unittest's arguments]

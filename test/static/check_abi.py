@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Fails when a program that was built with the last release's ucx_gaudi.h would
 no longer work with this library; and when releases are told in two ways.
 

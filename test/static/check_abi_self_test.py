@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Changes the header of a small tree and fails if check_abi.py takes what
 breaks programs, or refuses what does not.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Checks the pages: their links lead somewhere, and README.md stays short.
 
 usage: check_docs.py SOURCE_FOLDER

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Fails when a library exports or needs what it must not.
 
 usage: check_exports.py ROOT BUILD_DIRECTORY

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Fails when clang-format would change a source file.
 
 usage: check_format.py ROOT

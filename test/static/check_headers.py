@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Fails when a header needs another header before it.
 
 usage: check_headers.py ROOT COMPILE_COMMANDS

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Fails when an include goes against the direction of the rooms, or in a circle.
 
 usage: check_includes.py ROOT

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Plants violations in a small tree and fails if check_includes misses one.
 
 usage: check_includes_self_test.py

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Checks that docs/troubleshooting.md has every message that is printed.
 
 usage: check_messages.py SOURCE_FOLDER [--list]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Fails when the scripts let through what they must not.
 
 usage: check_scripts.py ROOT

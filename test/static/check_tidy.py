@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Fails when clang-tidy objects to a source file of the project.
 
 usage: check_tidy.py ROOT BUILD_DIRECTORY

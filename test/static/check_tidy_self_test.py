@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Fails when check_tidy.py looks at too much or too little again.
 
 A clang-tidy of its own writes down what it is asked.

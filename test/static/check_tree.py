@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Fails on files that do not belong in the tree.
 
 usage: check_tree.py ROOT
@@ -8,18 +9,21 @@ by anything but test/common/ability.h, which asks the system, and the list of wh
 does not hold beside a framework, test/common/framework_limits.cc; names of the
 emulator where it is to be a driver library as any other; variables that libraries
 read without secure_getenv (programs may have more rights than who starts them,
-and the launcher is no library); paths and hosts that only one machine has; package registries, which are the business of that
-machine's settings.
+and the launcher is no library); paths and hosts that only one machine has; package
+registries, which are the business of that machine's settings; files without a tag
+of their license in their first two lines, unless REUSE.toml speaks for them.
 """
 
 import os
 import re
 import sys
+import tomllib
 
-from common import is_source, report, tree_files
+from common import is_source, read, report, tree_files
 
 LARGEST = 512 * 1024
-MOST_LINES = 450  # of a source file below src,
+MOST_LINES = 450  # of a source file below src, without the tag,
+TAG = "SPDX-License-Identifier: BSD-3-Clause"
 MANUAL = "src/program/ucx_gaudi.h"  # but of this one, which programs read whole
 EMULATOR = "src/hlthunk_emulator/"
 EMULATORS = re.compile("hlthunk_emu_|memfd:hlthunk")
@@ -41,7 +45,16 @@ UNWANTED = re.compile(r"(?<![\w.])(" + "|".join(PLACES) + r")|(" +
                       "|".join(HOSTS) + r")")
 
 
-def check_file(root, name):
+def find_licensed(root):
+    """What REUSE.toml speaks for: names of files."""
+    tables = tomllib.loads(read(root, "REUSE.toml"))["annotations"]
+    return re.compile("|".join(
+        re.escape(path).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
+        for table in tables if "SPDX-License-Identifier" in table
+        for path in table["path"]))
+
+
+def check_file(root, name, licensed):
     path = os.path.join(root, name)
     size = os.path.getsize(path)
     if size > LARGEST:
@@ -51,8 +64,11 @@ def check_file(root, name):
         text = file.read().decode("utf-8", errors="replace")
     lines = text.splitlines()
     if (name.startswith("src/") and name != MANUAL and is_source(name) and
-            len(lines) > MOST_LINES):
+            len(lines) - 1 > MOST_LINES):
         yield f"{name}: {len(lines)} lines"
+    if (not licensed.fullmatch(name) and
+            not any(TAG in line for line in lines[:2])):
+        yield f"{name}: no {TAG}"
     for number, line in enumerate(lines, 1):
         if (name.startswith("src/") and not name.startswith(EMULATOR) and
                 EMULATORS.search(line)):
@@ -70,8 +86,9 @@ def check_file(root, name):
 def main(root):
     names = tree_files(root)
     problems = [] if names else ["no file was found"]
+    licensed = find_licensed(root)
     for name in names:
-        problems += check_file(root, name)
+        problems += check_file(root, name, licensed)
     report(problems, f"{len(names)} files belong in the tree")
 
 

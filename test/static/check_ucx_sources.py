@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Fails when cmake/Ucx.cmake or scripts/fetch-ucx-source takes source trees that
 it must not, or does not say why.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Makes a program one that runs a framework: has the stand-in for SynapseAI
  * acquire a card, before main, if the program has UCX in it. Preloaded. */
 #include "synapse/stand_in.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A libscal.so that knows one descriptor: what the stand-in for SynapseAI has
  * acquired. Statuses are scal.h's. */
 #include "synapse/stand_in.h"

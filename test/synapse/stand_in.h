@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A libSynapse.so for tests: SynapseAI's public ABI, on a card of the software
  * Gaudi.

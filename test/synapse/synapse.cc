@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "synapse/stand_in.h"
 
 #include "hlthunk_shim/hlthunk/abi.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The stand-in for SynapseAI in a test's own process.
  */

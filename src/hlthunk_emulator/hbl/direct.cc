@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The functions of hbldv.h, as rdma-core's hbl provider has them (verbs.c of
  * providers/hbl), and those of HCL's that it looks up beside them. */
 #include "hlthunk_emulator/hbl/objects.h"

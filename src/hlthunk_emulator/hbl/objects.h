@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Verbs' objects as libhbl makes them: what programs see of them, and the
  * numbers by which the emulator knows them.

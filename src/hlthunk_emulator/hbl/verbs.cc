@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The functions of plain verbs that programs with Gaudi's ports use: those that
  * HabanaAI/HCL (hcl_ibv_loader.cpp) and HabanaAI/perftest call, and what
  * belongs to them. They behave as those of rdma-core's libibverbs above its hbl

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What libhbl calls of the emulator: the kernel's side of a card's verbs
  * device.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Memory that a program reads and writes as a card's queues and registers, and
  * that the engine of the ports sees at addresses of its own. Forked children

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What programs write for the ports to read: work queue elements and doorbells,
  * and what they read of them: completions.

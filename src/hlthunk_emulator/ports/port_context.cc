@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The ports of a card as programs set them up. */
 #include "hlthunk_emulator/ports/port_context.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * One card's ports, as one process has them open through verbs: queues, queue
  * pairs, and what is under way between them and the wires.

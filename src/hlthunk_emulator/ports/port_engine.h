@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The ports that this process has open, and the thread that works for them:
  * doorbells are plain stores to memory, so somebody has to look.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What goes with the messages of a card's ports beside their bytes: the timing
  * model and the trace. Made when a card's ports are opened and one of them is

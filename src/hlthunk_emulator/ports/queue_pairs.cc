@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The queue pairs of a card's ports as programs make them. */
 #include "hlthunk_emulator/ports/port_context.h"
 #include "hlthunk_emulator/ports/port_watch.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What arrives by the ports of a card, and what the engine does in turn. */
 #include "hlthunk_emulator/copy_engine.h"
 #include "hlthunk_emulator/faults.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What leaves by the ports of a card. */
 #include "hlthunk_emulator/copy_engine.h"
 #include "hlthunk_emulator/faults.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The wires between the ports of a box: what is on its way to each port. One
  * file in memory, which every process has open that has opened a card's ports,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The ports of the cards: which there are, and which port of which other card
  * each is wired to. A box has as many cards as its kind is wired for; further

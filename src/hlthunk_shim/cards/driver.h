@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A driver library, which one UCX_GAUDI_DRIVER means, and how its cards are
  * opened: by what is to drive them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * JSON of settings, from a variable or a file: what is wrong with it is told by
  * its place. Any thread. Must not know UCX: fuzz targets are built of it.

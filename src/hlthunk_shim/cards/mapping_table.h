@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * GAUDI_MAPPING_TABLE: which logical index names which card.
  *

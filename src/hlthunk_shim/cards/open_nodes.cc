@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/cards/open_nodes.h"
 
 #include "util/text.h"

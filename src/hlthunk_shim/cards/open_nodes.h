@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the files of compute nodes are called, and which of them this process
  * and others have open, as far as this user can see.

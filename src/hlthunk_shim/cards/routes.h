@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The ways from one card to the memory of another, and whether the machine has
  * the one over PCIe. Opens no card, keeps nothing. Any thread.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The part of hl-thunk's C ABI that this project calls or implements.
  *

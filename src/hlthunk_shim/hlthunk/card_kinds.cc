@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/hlthunk/card_kinds.h"
 
 #include <algorithm>

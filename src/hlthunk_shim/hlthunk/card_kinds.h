@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The generations of cards, one row for each: all that the shim knows of a card
  * and its driver does not tell.

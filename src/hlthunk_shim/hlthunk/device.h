@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A card driven through libhl-thunk: by command submission, unless a derived
  * class takes its copies elsewhere.

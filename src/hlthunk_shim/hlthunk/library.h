@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Owns the driver library: one dlopen, one table of function pointers; and what
  * its answers tell of a card as a whole.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Builders for the queue manager packets that a copy needs on Gaudi2.
  *

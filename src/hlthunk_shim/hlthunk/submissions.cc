@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/hlthunk/submissions.h"
 
 #include "util/warning.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* DMA queues of cards that run command buffers in the user's own memory
  * (Gaudi2). */
 #include "hlthunk_shim/hlthunk/device.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * libhbl's C ABI: what verbs of a card's ports have beyond those of libibverbs,
  * whose structures come from its own header.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A connection between a card of this process and one of another process, or of
  * this one, over all ports that lead from one to the other: writes to what is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What a card reads and writes in memory for its ports: work queue entries,
  * doorbells, completion queue entries and consumer indices, of each generation.

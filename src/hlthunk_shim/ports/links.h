@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The links of a card as sysfs shows them, and where they lead. The kernel's
  * driver of the ports makes a verbs device hbl_N for each card, N as in

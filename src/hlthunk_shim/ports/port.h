@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A port of a card that is in use: its completion queue, which all connections
  * of the process over this port share, and their queue pairs.

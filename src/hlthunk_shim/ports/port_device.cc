@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/ports/port_device.h"
 
 #include "hlthunk_shim/hlthunk/card_kinds.h"

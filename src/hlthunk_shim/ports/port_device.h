@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The ports of an open card: one for each card of a process, since the kernel's
  * driver lets one verbs device be open at a time. Ports are taken into use when

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/ports/port_maps.h"
 
 #include "hlthunk_shim/cards/json_text.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Which port of which card is at the other end of a port: what kinds of boxes
  * have, and what a file says instead. Nothing that can be read from a box tells

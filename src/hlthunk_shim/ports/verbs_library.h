@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The vendor's libhbl.so, by which a process uses the ports of its cards: one
  * dlopen, one table of functions. It is found as HabanaAI/HCL finds it

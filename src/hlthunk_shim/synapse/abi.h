@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The part of SynapseAI's C ABI that this project calls, and of SCAL's below
  * it.

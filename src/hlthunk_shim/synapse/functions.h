@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The functions of SynapseAI, as one library of the process has them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the card may be told to copy from or to: ranges that are mapped for it.
  *

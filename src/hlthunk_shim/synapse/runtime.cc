@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/synapse/runtime.h"
 
 #include "util/process.h"

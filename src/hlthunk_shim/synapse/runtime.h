@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * SynapseAI in this process: whether it is there, and which card it has.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What we have of SynapseAI for one acquisition of its device: a stream for
  * each direction, and events, each of which stands for one job at a time.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* DMA queues of cards that SynapseAI has: a stream of the session, and events.
  * Queues of one direction share a stream, in which SynapseAI keeps order. */
 #include "hlthunk_shim/ordered_queue.h"

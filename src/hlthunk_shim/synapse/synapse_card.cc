@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/synapse/synapse_card.h"
 
 #include "hlthunk_shim/memory.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A card that SynapseAI has acquired in this process, driven through it.
  *

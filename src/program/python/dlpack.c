@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Capsules of DLPack for device memory: what of the Python module cannot be
  * Python. A capsule ends wherever its last reference goes, also while an

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The module's part of UCX's statistics, compiled as for a UCX that has them:
  * the one that runs may not. What such a UCX has is here instead. */
 #include "uct/gaudi/base/transfer/counts.h"

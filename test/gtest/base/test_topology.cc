@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/ucx/topology.h"
 
 #include <gmock/gmock.h>

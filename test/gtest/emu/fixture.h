@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The first card of the box, open for one test, and what tests ask of cards.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The ports of cards as programs use them: libhbl, and queues that are written
  * by hand. Encoders are the tests' own.

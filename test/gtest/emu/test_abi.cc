@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What the library exports, and what it does with what it does not have. */
 #include "gtest/emu/fixture.h"
 

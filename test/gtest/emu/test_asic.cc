@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The kinds of cards, and copies that no queue makes. Every kind but the first
  * is a child's. */
 #include "gtest/emu/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Settings. They are read once per process, so every case is a child. */
 #include "gtest/emu/fixture.h"
 

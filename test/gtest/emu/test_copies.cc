@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies: contents, and what the counters say about them. */
 #include "gtest/emu/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What copies pass in the timing model, by how the box is wired. */
 #include "hlthunk_emulator/copy_route.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Device memory: allocation, mapping, the addresses. */
 #include "gtest/emu/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Exporting device memory as a dma-buf. */
 #include "gtest/emu/fixture.h"
 

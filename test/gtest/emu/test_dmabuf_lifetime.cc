@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Who keeps a dma-buf alive: other processes, and after the card's close. */
 #include "gtest/emu/fixture.h"
 

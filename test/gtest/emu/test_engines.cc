@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Who makes progress: engine threads, waiters, many threads at a time. */
 #include "gtest/emu/fixture.h"
 

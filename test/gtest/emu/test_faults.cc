@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Packets that no engine can make sense of. */
 #include "gtest/emu/fixture.h"
 

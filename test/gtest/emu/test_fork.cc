@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* fork(): what the child may do, and what the parent notices (nothing). */
 #include "gtest/emu/fixture.h"
 

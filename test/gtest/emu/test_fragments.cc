@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Device memory whose pages are no neighbours. */
 #include "gtest/emu/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Jobs that are held: their bytes are there, and they have not ended. */
 #include "hlthunk_emulator/queue_manager.h"
 #include "hlthunk_shim/hlthunk/lin_dma.h"

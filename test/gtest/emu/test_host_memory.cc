@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Host memory mapped for the card. */
 #include "gtest/emu/fixture.h"
 

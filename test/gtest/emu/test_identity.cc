@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What the cards say about themselves. */
 #include "gtest/emu/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Importing a dma-buf into the address space of another card. */
 #include "gtest/emu/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What an import costs: the driver maps all of a dma-buf in pages of 4 KiB, the
  * slower the more are mapped. */
 #include "gtest/emu/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Jobs that are not finished: the pause hook, the limit, closing. */
 #include "gtest/emu/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Opening and closing within one process. */
 #include "gtest/emu/fixture.h"
 

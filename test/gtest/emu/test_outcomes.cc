@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What is known of a job whose slot has another: how it ended, once, if it
  * asked for a time stamp and is among the last 256 that did
  * (hl_wait_for_fence of the vendor's driver). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Who has a card, across processes. */
 #include "gtest/emu/fixture.h"
 

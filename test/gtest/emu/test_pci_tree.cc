@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The PCI tree of HLTHUNK_EMU_SYSFS, read as programs read that of Linux. */
 #include "gtest/emu/fixture.h"
 

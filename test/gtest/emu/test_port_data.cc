@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What goes through the ports of two cards in one process. */
 #include "gtest/emu/ports_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Ports between processes, and with faults. */
 #include "common/scratch.h"
 #include "gtest/emu/ports_fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What programs may do with the ports of a card, and what they are told. */
 #include "hlthunk_emulator/ports/wiring.h"
 #include "gtest/emu/ports_fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What a card writes to another one's memory is on its way when its job ends.
  */
 #include "gtest/emu/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Pairs of cards between which there is no route, as the vendor's driver has
  * them: it imports, and the first copy fails. */
 #include "gtest/emu/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What other processes can learn about a card. */
 #include "gtest/emu/fixture.h"
 

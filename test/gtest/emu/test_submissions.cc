@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The submission call and the wait call themselves. */
 #include "gtest/emu/fixture.h"
 

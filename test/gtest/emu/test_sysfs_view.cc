@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The sysfs that the software Gaudi shows. Every case is a child. */
 #include "gtest/emu/fixture.h"
 

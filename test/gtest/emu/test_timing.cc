@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* HLTHUNK_EMU_TIMING: jobs take as long as in the box that is modelled. Times
  * are compared in one direction only: nothing is faster than the model. */
 #include "gtest/emu/fixture.h"

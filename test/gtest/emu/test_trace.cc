@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* HLTHUNK_EMU_TRACE: what the engines did, for a viewer. Every process that
  * writes one is a child. */
 #include "gtest/emu/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The timing model by itself: arithmetic on times that the tests make up. */
 #include "hlthunk_emulator/traffic.h"
 

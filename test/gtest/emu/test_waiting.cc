@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Waiting costs nothing, and ends when the job does. */
 #include "gtest/emu/fixture.h"
 

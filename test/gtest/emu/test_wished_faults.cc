@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Faults on demand, and what they leave of a card. */
 #include "gtest/emu/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Reads a trace as its viewer does: an array of JSON without its end.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "gtest/ipc/exporter.h"
 
 #include "common/framework.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A process whose memory the test uses, and the test's own side of that.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the tests of gaudi_ipc's parts share. A warning or error that a test did
  * not announce fails it.

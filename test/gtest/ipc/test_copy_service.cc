@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What a process copies for others, when they ask for it by hand, and for what
  * makes no sense. */
 #include "common/process_state.h"

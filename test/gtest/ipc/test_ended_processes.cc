@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Exporters and importers that end, or become another program. */
 #include "common/process_state.h"
 #include "gtest/ipc/exporter.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Which process it is, and how its files are got. */
 #include "gtest/ipc/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Handles that nobody should believe, and those of processes that have gone. */
 #include "gtest/ipc/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory that its owner takes back while others use it. */
 #include "common/ability.h"
 #include "common/process_state.h"

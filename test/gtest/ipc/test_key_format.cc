@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys that nobody should believe. */
 #include "common/framework.h"
 #include "common/ucx_logs.h"

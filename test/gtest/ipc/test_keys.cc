@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys of one process, used in another. */
 #include "common/framework.h"
 #include "common/process_state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Processes that are killed, or write nonsense, while others talk to them. */
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "gtest/ipc/fixture.h"

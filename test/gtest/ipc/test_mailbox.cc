@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Messages between mailboxes and connections that behave. */
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "gtest/ipc/fixture.h"

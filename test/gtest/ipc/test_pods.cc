@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Processes that namespaces keep apart, and the folder by which they meet. */
 #include "gtest/ipc/fixture.h"
 

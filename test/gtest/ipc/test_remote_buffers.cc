@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The cache of opened buffers. */
 #include "common/process_state.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Both ends of a ring in one process, and what they make of nonsense. */
 #include "uct/gaudi/ipc/messages/ring.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Processes that have run out of file descriptors. */
 #include "common/ucx_logs.h"
 #include "gtest/ipc/exporter.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Receivers that sleep in poll() until there is something to do. */
 #include "gtest/ipc/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The first card of the box, open through the shim for one test. A warning that
  * the test did not take fails it, and so does anything left on the card.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A driver library that lacks some symbols of the shim's table: they get
  * another name. No function of it does anything.

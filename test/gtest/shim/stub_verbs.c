@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A libhbl.so of which nothing can be called but hbldv_query_device. Its plain
  * verbs may have another name, by definitions of the build.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A card that a framework has acquired, adopted by a driver for one test.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The cards of the box, as sysfs and control nodes show them. */
 #include "hlthunk_shim/cards/card_info.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Opening cards, and what the shim tells about them. */
 #include "gtest/shim/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies through queues: contents, lengths, splitting. */
 #include "gtest/shim/fixture.h"
 

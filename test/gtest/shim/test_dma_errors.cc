@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies that fail. */
 #include "gtest/shim/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Queues with copies in flight: limits, order, waiting, going away. */
 #include "gtest/shim/fixture.h"
 

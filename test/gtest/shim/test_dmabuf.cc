@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Exporting device memory, and importing it on another card. */
 #include "gtest/shim/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What UCX_GAUDI_DRIVER means. */
 #include "hlthunk_shim/cards/driver.h"
 

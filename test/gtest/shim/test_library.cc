@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Loading driver libraries, whole ones and others. */
 #include "hlthunk_shim/hlthunk/library.h"
 

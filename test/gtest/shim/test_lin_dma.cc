@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The packets, bit by bit. */
 #include "hlthunk_shim/hlthunk/lin_dma.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/cards/json_text.h"
 #include "hlthunk_shim/cards/mapping_table.h"
 

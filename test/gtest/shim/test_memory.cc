@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Ownership: allocations, registrations, pinned buffers. */
 #include "gtest/shim/fixture.h"
 

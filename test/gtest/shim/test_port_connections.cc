@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Writes between two cards over their ports. */
 #include "hlthunk_shim/ports/connection.h"
 #include "gtest/shim/fixture.h"

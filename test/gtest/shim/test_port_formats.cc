@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Formats of the ports, bit by bit, against the layouts as they are documented:
  * written down once more, field by field from the lowest bit on. */
 #include "hlthunk_shim/ports/formats.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* How the ports of a box are connected: what is known, and what a file says. */
 #include "hlthunk_shim/ports/port_maps.h"
 

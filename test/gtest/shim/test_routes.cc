@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The ways between cards: what the settings say, and what a sysfs shows. */
 #include "hlthunk_shim/cards/routes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies and memory on a card that SynapseAI has. */
 #include "gtest/shim/synapse_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Which engine a card gets. */
 #include "gtest/shim/synapse_fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* How libhbl.so is found, and which ones are refused. */
 #include "hlthunk_shim/ports/links.h"
 #include "hlthunk_shim/ports/verbs_library.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/cards/visible_cards.h"
 
 #include "common/scratch.h"

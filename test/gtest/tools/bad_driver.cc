@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A driver library whose cards are the emulator's, which is linked with it, and
  * that gets one thing wrong, as BAD_DRIVER says:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A UCX module that tells what UCX's loader does with it. */
 #include <stdio.h>
 #include <ucs/type/status.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A driver library that shows cards as its variables say, for what the emulator
  * does not do: cards of other users, other kinds of card, errors of the driver.

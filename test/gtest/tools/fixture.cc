@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "gtest/tools/fixture.h"
 
 #include "common/process_state.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Tests of installed programs under the launcher: each has a box of its own.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Installations that a test makes, moves and damages: of this project, and of
  * UCX.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Somebody else's wrapper of a function that the loader wraps, too. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A component that is linked with UCX, as Open MPI's are, of a program that is
  * not: opens a UCP context and prints it. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "gtest/tools/leftovers.h"
 
 #include "common/process_state.h"

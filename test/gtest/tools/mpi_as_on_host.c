@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Operations of an MPI library that knows memory of cards: what they leave
  * there is, byte by byte, what they leave in host memory, in source and target.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Collective, non-blocking and one-sided operations on host or Gaudi memory, by
  * an MPI library that knows nothing of cards. Looks at every byte, and at what

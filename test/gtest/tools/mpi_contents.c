@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Point-to-point messages and broadcasts on host and Gaudi memory, by an MPI
  * library that knows nothing of cards. Looks at every byte, and at those around

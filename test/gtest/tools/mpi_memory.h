@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What programs that test MPI libraries share: memory of both kinds with every
  * byte of it looked at, and what the engines of software cards did meanwhile.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Stands for Open MPI 5.0 where its components are loaded: it has the variables
  * by which they know it, and calls them as it does. With OTHER_TABLE it is as

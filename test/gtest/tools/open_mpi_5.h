@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Open MPI 5.0 as its components see it; see open_mpi_5.c.
  */

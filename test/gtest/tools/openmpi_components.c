@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The components for Open MPI 5.0, called as it calls them, without it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Preloaded: a libucs that fills the module's contexts otherwise. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

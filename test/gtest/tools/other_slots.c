@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What a libuct with other tables has beside its own: functions of slots of
  * which no release has all. */
 #define FUNCTION(_name)                                                        \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* As much of a libucp, a libucs and a libuct as this project looks at: the
  * version in a file "version" beside libucp, as in "1.19.2", or else one that
  * this project is not built for; a list of memory types that no release has;

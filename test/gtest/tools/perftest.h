@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Runs of the installed ucx_perftest under the launcher.
  */

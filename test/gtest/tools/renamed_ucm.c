@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The libucm of renamed_ucs.c. */
 #include <stdio.h>
 

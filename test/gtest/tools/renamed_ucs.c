@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* As much of a libucs of another name as calls what the loader wraps. */
 void ucm_set_global_opts(const void *options);
 

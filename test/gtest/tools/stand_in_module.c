@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* In a module's place: tells that it was opened, and answers the loader. With
  * STAND_IN_CALLS=LOADER its constructor calls the loader, and takes long;
  * with STAND_IN_ENDS=1 it ends the program, saying STAND_IN_SAYS before. */

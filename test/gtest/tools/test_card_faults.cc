@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Stock ucx_perftest, one side of which loses its card. */
 #include "common/process_state.h"
 #include "gtest/tools/leftovers.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ucx-gaudi check: each thing that can be wrong with a card has a step that
  * names it. */
 #include "gtest/tools/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Bytes between two processes arrive as they were sent, over stock UCP. */
 #include "gtest/tools/release.h"
 #include "gtest/tools/two_peers.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The example programs do what their comments say. */
 #include "gtest/tools/fixture.h"
 #include "gtest/tools/release.h"

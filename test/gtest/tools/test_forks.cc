@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A program may fork at any time, whatever its other threads do over UCX. */
 #include "gtest/tools/fixture.h"
 #include "gtest/tools/release.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ucx-gaudi info: what it shows, what it finds missing, its exit code. */
 #include "launcher/info.h"
 #include "gtest/tools/installations.h"

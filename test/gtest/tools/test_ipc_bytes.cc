@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Which card moves the bytes of a transfer over gaudi_ipc, and how: once, none
  * when both sides are host memory, and in jobs that are longer than any staging
  * chunk unless the card has to reach host memory of another process. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Stock ucx_perftest over gaudi_copy and gaudi_ipc and nothing else. */
 #include "gtest/tools/perftest.h"
 

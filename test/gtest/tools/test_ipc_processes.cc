@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Processes that reach each other by gaudi_ipc, and processes that must not. */
 #include "gtest/tools/perftest.h"
 #include "gtest/tools/release.h"

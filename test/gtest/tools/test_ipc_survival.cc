@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* gaudi_ipc outlives its peers and their memory, and keeps nothing of them. */
 #include "gtest/tools/leftovers.h"
 #include "gtest/tools/release.h"

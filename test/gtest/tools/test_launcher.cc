@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* ucx-gaudi changes the environment and nothing else. */
 #include "gtest/tools/installations.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A UCX of the same release whose structures are other ones. */
 #include "common/scratch.h"
 #include "gtest/tools/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The loader opens the module for the UCX that runs, and says why when not:
  * with stand-ins for UCX and for modules. */
 #include "gtest/tools/installations.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What the launcher reads of a machine, in one made of files. */
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "launcher/info.h"

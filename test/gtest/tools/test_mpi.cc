@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Debian's MPI libraries send from and to Gaudi memory, without knowing it. */
 #include "gtest/tools/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What users are told who want Gaudi memory where no card can be had: one line,
  * with the reason. */
 #include "gtest/tools/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * On a card that completes every job and copies nothing, every test of data has
  * to fail: whatever passes there does not look at what the card did.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Bytes within one process arrive as they were sent, over stock UCP: to the own
  * worker, to another one, and to one of another context. What workers bear. */
 #include "common/scratch.h"

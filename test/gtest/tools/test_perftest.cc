@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Stock ucx_perftest on device memory. */
 #include "gtest/tools/perftest.h"
 

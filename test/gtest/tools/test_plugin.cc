@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* UCX's own loading of plugins, which it has from 1.22 on: `--plugin`. */
 #include "gtest/tools/fixture.h"
 

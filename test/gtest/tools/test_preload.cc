@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The loader brings the module to programs that use UCX, and to no others. */
 #include "gtest/tools/installations.h"
 #include "gtest/tools/release.h"

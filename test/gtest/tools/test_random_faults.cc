@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Whatever fails at one side of an operation: the bytes are right or there is
  * an error, and the other side goes on. */
 #include "gtest/tools/release.h"

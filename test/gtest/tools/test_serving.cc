@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Agents of a serving system: lists of blocks by put and get, as NIXL moves
  * them, over every choice of transports. */
 #include "gtest/tools/leftovers.h"

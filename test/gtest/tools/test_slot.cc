@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Slot loading: UCX's own loader finds the module, and nothing is lost. */
 #include "gtest/tools/installations.h"
 #include "gtest/tools/release.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* HLTHUNK_EMU_TRACE, under the launcher: what two programs did is one trace. */
 #include "gtest/tools/perftest.h"
 

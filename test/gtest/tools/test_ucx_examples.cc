@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* UCX's own example programs, on host memory, notice nothing of the module. */
 #include "gtest/tools/leftovers.h"
 #include "gtest/tools/release.h"

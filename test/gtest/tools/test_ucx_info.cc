@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What stock ucx_info tells about the transports. */
 #include "gtest/tools/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What programs notice of the preload that do not care for it: nothing. */
 #include "gtest/tools/fixture.h"
 #include "gtest/tools/release.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The UCX inside a Python wheel, whose files have other names: the loader finds
  * it, and the launcher puts the transports into it and takes them out. */
 #include "gtest/tools/installations.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Programs that run as two processes with a socket between them; above all
  * ucp_peer: traffic, of which both sides look at every byte.

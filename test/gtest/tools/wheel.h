@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A folder as a Python wheel's: the installed UCX with other names, and
  * programs that are linked with it.

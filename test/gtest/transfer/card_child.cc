@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "gtest/transfer/card_child.h"
 
 #include "common/ucx_logs.h"

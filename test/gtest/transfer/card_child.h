@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A child of the test that has a card, and memory of it for others to use.
  */

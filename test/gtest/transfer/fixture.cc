@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "gtest/transfer/fixture.h"
 
 #include "common/framework.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Transfer engines on a box of two cards, both open, and memory that stands for
  * another process's: host memory of a child, and memory of the second card.

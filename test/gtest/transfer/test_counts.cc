@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Which card is said to have copied what, on a box of two. */
 #include "gtest/transfer/fixture.h"
 

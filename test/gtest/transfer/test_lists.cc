@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Zero copies that are started by one call, and the records that all take. */
 #include "gtest/transfer/fixture.h"
 

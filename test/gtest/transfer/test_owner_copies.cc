@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Device memory of another process that this one has copied by the process that
  * has it: what an engine does with its queue. */
 #include "gtest/transfer/fixture.h"

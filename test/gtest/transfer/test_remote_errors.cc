@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of another process that refuses, goes away, or is given up. */
 #include "gtest/transfer/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Puts and gets of every kind between every kind of memory here and every kind
  * in another process: contents, and who moved how many bytes. */
 #include "common/framework.h"

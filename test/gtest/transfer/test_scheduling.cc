@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* In which order copies end that are under way together. */
 #include "gtest/transfer/fixture.h"
 

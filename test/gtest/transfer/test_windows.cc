@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Between two cards of the process: what one imports of the other's memory. */
 #include "common/framework.h"
 #include "gtest/transfer/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The module, loaded into the test process as LD_PRELOAD does it, and a
  * transport opened on it.

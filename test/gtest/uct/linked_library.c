@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls functions of the driver library by their names, and by a pointer that
  * the dynamic linker fills in. */
 #include <stdbool.h>

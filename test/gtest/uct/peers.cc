@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "gtest/uct/peers.h"
 
 #include "gtest/uct/invalidate.h"

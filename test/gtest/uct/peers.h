@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Other processes with cards of their own: one with gaudi_ipc, and one that
  * exports a dma-buf.

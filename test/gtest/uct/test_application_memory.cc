@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory and cards that the program got from the driver library itself. */
 #include "gtest/uct/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Zero copy is asynchronous: nothing ends early, each ends once, a fence keeps
  * the order, and what finds no room waits for it. */
 #include "gtest/uct/fixture.h"

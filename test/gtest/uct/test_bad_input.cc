@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Wrong settings and wrong addresses: the exact status, the exact line. */
 #include "gtest/uct/fixture.h"
 

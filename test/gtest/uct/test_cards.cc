@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Several cards in one process. */
 #include "gtest/uct/fixture.h"
 

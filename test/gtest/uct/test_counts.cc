@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Bytes and jobs by card and direction, as UCX's virtual file system shows
  * them of an interface. */
 #include "gtest/uct/peers.h"

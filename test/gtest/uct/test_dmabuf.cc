@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Device memory as dma-bufs, through ucx_gaudi.h. */
 #include "gtest/uct/peers.h"
 

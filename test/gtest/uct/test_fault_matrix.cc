@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Every fault under every operation: what the caller sees, that he sees it
  * once, that the bytes are right, and that all else goes on. fault_rules.h has
  * what is expected. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* A forked child has no part in what its parent has on the card. */
 #include "gtest/uct/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* UCX in a process that runs a framework, whose runtime has a card. */
 #include "gtest/uct/fixture.h"
 

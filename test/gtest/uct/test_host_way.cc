@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Device memory of another process through host memory that both have, which
  * that process's cards copy to and from (ipc/serving). In children: routes are
  * read once per process. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What befalls either end of a way between two processes while they use it: all
  * that can happen, in the middle of all operations, over each route. Nothing
  * hangs, what ends well has the right bytes, what ends badly says why, others

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* gaudi_ipc between two processes, each with a card of its own: put and get
  * between all kinds of memory, and active messages. */
 #include "gtest/uct/invalidate.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What a program that sleeps on an interface of gaudi_ipc can rely on. */
 #include "common/framework.h"
 #include "common/process_state.h"

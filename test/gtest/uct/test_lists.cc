@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Lists of zero copies by UCX's own calls, from 1.22 (put) and 1.23 (get) on.
  * What fails of lists is tested by gtest/transfer, with every release. */
 #include "gtest/uct/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Allocation and registration, and what is known of memory. */
 #include "gtest/uct/fixture.h"
 

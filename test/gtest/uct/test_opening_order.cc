@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory domains that were opened when no card could be had, and what they do
  * once another context, or the program, has opened one. */
 #include "gtest/uct/peers.h"

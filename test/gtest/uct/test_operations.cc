@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Every operation, at the sizes and offsets where things go wrong. */
 #include "gtest/uct/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Puts over PCIe to a card that answers early for what others write: they end
  * when its process has flushed it. In children: the box, and routes, are what
  * they are for a whole process. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What UCP is told about the cost of operations. */
 #include "uct/gaudi/base/ucx/transport_properties.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"

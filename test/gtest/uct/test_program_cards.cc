@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Which cards a program has that allocates memory without UCX: all in children,
  * which have opened none yet. */
 #include "gtest/uct/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of others that a program imports, while cards are opened and closed:
  * all in children, which have opened none yet. */
 #include "gtest/uct/peers.h"

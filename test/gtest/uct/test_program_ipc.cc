@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory of another process by handles of ucx_gaudi.h, over each way. In
  * children: routes are read once per process. */
 #include "common/ability.h"

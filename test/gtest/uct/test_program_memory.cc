@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Device memory without a UCP context: allocating, copying, filling, freeing.
  */
 #include "gtest/uct/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Copies of ucx_gaudi.h that get on while the program does something else:
  * streams, events, and host memory that the card reaches. */
 #include "gtest/uct/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Registrations of host memory that outlive their users, and processes. */
 #include "gtest/uct/fixture.h"
 

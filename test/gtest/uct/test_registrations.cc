@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Registrations of device memory, advice, and handles that are none. */
 #include "common/uct_config.h"
 #include "gtest/uct/fixture.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Several threads of one process, each with interfaces of its own: UCT's rule.
  * The memory domain, the cards and the watchers of jobs are shared by all.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Which cards a process opens, what they are called, and where they sit. */
 #include "gtest/uct/fixture.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Waiting for completions with a file descriptor instead of polling. */
 #include "gtest/uct/fixture.h"
 

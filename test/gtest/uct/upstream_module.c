@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Stands for UCX's own module for Gaudi memory, of which only the name of the
  * file matters, and that it opens a card by itself. */
 

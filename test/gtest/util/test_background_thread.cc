@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Threads that serve a program without being seen by it. */
 #include "util/background_thread.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The lock of short sections. */
 #include "util/locks.h"
 

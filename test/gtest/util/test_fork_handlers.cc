@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* What a forked child finds: no lock taken, nothing open that is not its own.
  */
 #include "util/fork_handlers.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of address ranges, against a list that is searched from end to end.
  */
 #include "util/interval_tree.h"

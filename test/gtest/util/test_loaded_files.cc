@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "util/process.h"
 
 #include <gmock/gmock.h>

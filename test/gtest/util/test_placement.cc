@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Where what serves a card is placed. This machine may have one NUMA node. */
 #include "util/placement.h"
 

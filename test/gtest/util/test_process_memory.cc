@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Host memory of other processes. */
 #include "common/host_memory.h"
 #include "common/memory_child.h"

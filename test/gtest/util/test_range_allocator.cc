@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "util/range_allocator.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Our declarations of hl-thunk's and of the driver's ABI beside the public
  * headers of somebody who has them (HLTHUNK_INCLUDE_DIR): it compiles if they

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Our declarations for Open MPI's components beside the headers of an Open MPI
  * 5.0 that somebody has (OPENMPI_INCLUDE_DIR): it compiles if they agree. Of

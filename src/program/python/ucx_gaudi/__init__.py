@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Device memory of Gaudi cards, for programs that send it with UCX or MPI.
 
     import ucx_gaudi

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Buffers of device memory."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Device memory as tensors of bytes, by DLPack."""
 
 import ctypes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What an engine for transfers needs: streams, events, memory for others."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The C library behind the package: where it is, its functions, its errors."""
 
 import builtins

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Interface and endpoint of transport gaudi_cpy: put and get between host and
  * device memory of this process.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Memory domain of component gaudi_copy: allocation, registration, detection.
  *

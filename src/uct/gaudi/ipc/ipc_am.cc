@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Active messages: into the peer's mailbox. */
 #include "uct/gaudi/ipc/ipc_iface.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Interface and endpoint of transport gaudi_ipc: put, get and active messages
  * between the processes of a machine, and within one.

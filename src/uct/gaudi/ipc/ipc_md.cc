@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/ipc_md.h"
 
 #include "uct/gaudi/base/cards/card_table.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Memory domain of component gaudi_ipc: registrations that other processes can
  * use, and what keys of other processes stand for.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Put and get, to and from what a remote key stands for. */
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/ipc/ipc_iface.h"

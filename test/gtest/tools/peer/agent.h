@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * An agent of a serving system: it tells UCP of memory that others allocated,
  * and moves lists of blocks between it and memory of other agents.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What agents move: blocks of equal size that lie scattered in several pieces
  * of memory, as the keys and values of a model's layers do. Each piece is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "gtest/tools/peer/cards.h"
 
 #include "hlthunk_emulator/hlthunk_emu.h"

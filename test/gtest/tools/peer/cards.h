@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Cards that the program uses by libhl-thunk.so itself, without UCX: one that
  * it opens, and what the engines of software cards did. Belongs to the process;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the programs of this folder go through. Both sides of a transfer count
  * alike, so that each knows what the other does.

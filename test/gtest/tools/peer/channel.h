@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Socket between the two sides of a transfer: what they have to tell each other
  * besides the transfer itself. And the other side as a process.

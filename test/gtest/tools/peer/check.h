@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * How the programs of this folder end when something is wrong: at once, with a
  * line on stderr and exit code 1.

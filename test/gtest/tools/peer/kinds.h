@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The kinds of traffic: how each sends and receives a slot's bytes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Programs that fork while another of their threads opens the first card, one
  * after the other. The children open one by the driver itself, and end; in UCX

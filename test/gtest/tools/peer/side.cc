@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "gtest/tools/peer/side.h"
 
 #include "gtest/tools/peer/check.h"

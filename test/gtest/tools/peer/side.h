@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What one side of a transfer has of UCP: context, worker, endpoint. Public UCP
  * headers only.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Two agents of a serving system: the client's reads and writes lists of blocks
  * in the server's memory, both look at every byte, and what they tell each

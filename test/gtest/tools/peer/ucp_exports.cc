@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Buffers that one process allocates, exports and frees, one after another, and
  * that another one writes and reads meanwhile. Both look at the bytes, and at

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One operation between two processes, in one of which something goes wrong:
  * it ends with the right bytes or with an error, and soon.

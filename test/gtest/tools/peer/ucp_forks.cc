@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A program that starts other programs, a hundred a second, beside a thread
  * that allocates, exports and frees device memory, and one that moves bytes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Remote keys in processes that fare badly: nothing may crash, and what cannot
  * be done is an error of the operation.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Transfers over the installed UCP within one process and thread, with a look
  * at every byte that moves, and at those around.

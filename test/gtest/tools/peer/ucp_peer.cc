@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * One side of transfers over the installed UCP; the other side is a second
  * process. Each looks at every byte that moves, and at those around.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A process whose peers are killed, again and again, at random moments; and
  * which goes on with the next one.

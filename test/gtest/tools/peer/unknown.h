@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Keys as a serving system may be given them by a peer that it should not
  * believe: damaged on their way, or of memory and processes that are no more.

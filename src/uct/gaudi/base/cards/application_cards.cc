@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The part of the card table that deals with the cards that the application has
  * open. */
 #include "uct/gaudi/base/cards/card_table.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * How the room above the cards hears of them: base/memory/application defines
  * these, so that who links the cards links the memory, too.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The part of the card table that opens cards, and tells why there is none. */
 #include "hlthunk_shim/cards/card_info.h"
 #include "hlthunk_shim/cards/open_nodes.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/cards/device_list.h"
 
 #include "hlthunk_shim/cards/mapping_table.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Which of the visible cards UCX_GAUDI_DEVICES means.
  */

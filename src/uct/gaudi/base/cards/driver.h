@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The driver library, as UCX_GAUDI_DRIVER says, and the box that it shows.
  */

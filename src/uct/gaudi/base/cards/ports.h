@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The ports of a card of this process: opened when a peer is met that they may
  * lead to, and there until the card is closed. Any thread.

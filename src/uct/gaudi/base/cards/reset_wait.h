@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * How long the opening of cards waits for those that are in reset.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The ways by which bytes get to and from a card of somebody else's, or another
  * one of this process: which there are, and in what order they are tried.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/memory/device_pool.h"
 
 #include "uct/gaudi/base/ucx/memory_events.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Device memory that we give out, in parts of any size. It is given back by
  * memory_map::free.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/memory/dmabuf.h"
 
 #include "uct/gaudi/base/cards/routes.h"

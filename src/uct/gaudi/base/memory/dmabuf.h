@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Device memory that comes from others, or goes to them, as dma-bufs.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/memory/import_windows.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The parts by which cards import a block of device memory: what the driver
  * mapped in one piece is up to all memory of a card, and a copy must not wait

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the memory map knows: device memory, and host memory that cards can
  * reach.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What is at an address: device memory of which card, or host memory that cards
  * can reach.

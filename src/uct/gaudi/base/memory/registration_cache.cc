@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/memory/registration_cache.h"
 
 #include "uct/gaudi/base/memory/memory_map.h"

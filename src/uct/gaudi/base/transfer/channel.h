@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * One engine's way to one card, or to the cards of another process: its queues
  * and its staging memory.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The channels of one engine, made as they are needed. Used by one thread at a
  * time.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What the cards have copied for an engine: bytes and jobs by card and
  * direction, which UCX shows of the engine's interface.

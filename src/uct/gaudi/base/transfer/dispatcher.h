@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Hands planned copies to whoever moves their bytes, job by job, and collects
  * jobs that have ended.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Copies between host and device memory, of which one side may be another
  * process's.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Records of operations: which are outstanding, in what order they were
  * started, what waits behind a fence, and which completions have to be called.

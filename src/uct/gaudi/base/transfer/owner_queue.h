@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Copies that another process makes for this one with its own cards, between
  * its device memory and chunks of host memory that both processes have, or from

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Finds out how bytes get from one side of a copy to the other: what the
  * addresses are, which card has them, whether host memory is mapped. What comes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* Which cards a planner uses, and which has memory of this process. */
 #include "uct/gaudi/base/transfer/planner.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* How channels over cards' ports come about: the process that wants one sends
  * what its end offers in a chunk that both have, and gets there what the other
  * end does. */

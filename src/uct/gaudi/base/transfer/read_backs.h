@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Transfers whose last writes to other cards have ended, and that are there
  * when the same card has read from there (see posted_to), and where the other

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What a transfer engine copies from and to, of this process and of others.
  *

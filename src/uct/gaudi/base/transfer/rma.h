@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Put and get of a transport, by the engine of its interfaces. The transport
  * derives from this, and says what the other side is:

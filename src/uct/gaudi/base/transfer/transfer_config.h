@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Sizes of a transfer engine, and the variables of a transport that has one.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/transfer/wakeup.h"
 
 #include "util/background_thread.h"

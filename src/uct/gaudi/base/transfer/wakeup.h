@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Turns the end of DMA jobs into a readable file descriptor.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What is not there: names that some releases of UCX do not have, with what
  * their absence means, and typed answers for operations that a transport does

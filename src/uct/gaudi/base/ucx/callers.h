@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What UCP calls for, where its calls do not say: who called tells.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * UCX's tables of a component and of its memory domain, made of a class
  * (memory_domain.h).

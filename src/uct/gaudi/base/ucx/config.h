@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The process-wide variables, UCX_GAUDI_*.
  *

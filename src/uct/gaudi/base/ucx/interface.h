@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What UCX has of an interface and of an endpoint: the first member of ours,
  * which are of standard layout.

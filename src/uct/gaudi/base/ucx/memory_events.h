@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Tells UCX of device memory: UCM, and through it, or at once, the cache of
  * memory types.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The UCX memory type that stands for Gaudi memory.
  *

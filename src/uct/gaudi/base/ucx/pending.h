@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Requests that wait until an interface has room for them: those of an endpoint
  * in order, those of several in turns. A transport derives from

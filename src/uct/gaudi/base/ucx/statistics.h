@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Where UCX shows numbers of an interface: in its statistics, which a UCX has
  * that was configured with --enable-stats, and in its virtual file system.

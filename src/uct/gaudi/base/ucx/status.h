@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The one place where the shim's negative errno becomes UCX's status, and its
  * warnings UCX's.

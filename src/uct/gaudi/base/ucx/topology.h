@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Where UCX believes cards to be: distances of cards to each other and to NICs.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What UCX's log tells of puts and gets at its level `data`, and its statistics
  * count, as of those of its own transports. Nothing is left of either where UCX

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What a transport is to UCX, and how UCX gets to know of it and its component.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What UCP's record of a request tells. Its headers are for C alone.
  */

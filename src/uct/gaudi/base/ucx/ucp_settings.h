@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What UCP's own variables choose: which of its two sets of protocols it uses
  * (UCX_PROTO_ENABLE), and among which transports (UCX_TLS).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The one way to UCX's headers, public and private, from C++.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * UCX's zero copies, by those of a transport: of one piece, and of lists, which
  * UCX has from 1.22 (put) and 1.23 (get) on.

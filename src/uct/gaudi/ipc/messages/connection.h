@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The sending end of active messages: a ring in the mailbox of a receiver, and
  * the table by which endpoints to one receiver share it.

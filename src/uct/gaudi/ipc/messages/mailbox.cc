@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/messages/mailbox.h"
 
 #include "uct/gaudi/base/ucx/status.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The receiving end of active messages: a ring for each sender, in memory that
  * senders map, and what wakes a receiver that sleeps.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What a mailbox and its senders share: a header, then rings, each a control
  * page and its data. The file is sparse and has room for more rings than a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /* The file of a mailbox, and what its owner has mapped of it. */
 #include "uct/gaudi/ipc/messages/mailbox.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A queue of messages in shared memory, with one writer at a time and one
  * reader in different processes. A writer that leaves can be followed by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The processes that own rings of a mailbox, and whether they live.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * One message over a socket, with the descriptors that come along and
  * what the kernel says of its sender; and whether that one may be told what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * How files cross processes: each process has an abstract socket, named after
  * its nonce, another one in the shared folder, if there is one, and a thread

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * How often something is done that costs a system call or more. Any thread.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/process/process_id.h"
 
 #include "uct/gaudi/base/cards/driver.h"

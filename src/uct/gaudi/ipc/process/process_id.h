@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * How processes of one machine name themselves, each other, and what they have
  * open: the fixed-width structs in addresses, keys and shared memory.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/process/reachability.h"
 
 #include "uct/gaudi/base/ucx/ucp_settings.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Which processes this one can reach, and telling users why not: UCP goes
  * another way without a word, which may be a hundred times slower.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Another process of the machine: whether it lives, and how to get its files.
  *

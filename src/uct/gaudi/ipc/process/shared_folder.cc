@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/process/shared_folder.h"
 
 #include "uct/gaudi/base/ucx/config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The folder by which processes find each other whose namespaces keep them
  * apart, as those of two pods (UCX_GAUDI_IPC_DIR).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/process/shared_page.h"
 
 #include "uct/gaudi/ipc/process/file_service.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/serving/copy_client.h"
 
 #include "uct/gaudi/base/ucx/status.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Has another process copy with its own cards: see copy_ring.h.
  *

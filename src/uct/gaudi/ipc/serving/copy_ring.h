@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The file through which one process has another one copy: requests, and the
  * chunks of host memory that they are about.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Copies for other processes, between device memory of this one that they have
  * keys of and chunks of host memory that they have brought: see copy_ring.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/serving/served_client.h"
 
 #include "uct/gaudi/base/cards/card_table.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A process that is copied for, by the ring that it has brought: see
  * copy_ring.h. Knows how it asks and is told, and what of it is under way.

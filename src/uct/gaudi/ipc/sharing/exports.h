@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What this process shows others of its memory: registrations with keys, and
  * the dma-bufs behind keys of device memory.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Handles that programs pass between their processes: 64 bytes, where a key
  * (key.h) takes more. A handle names a process, and a file that it hands out,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Waiting for those who use a key that has ended: memory of it may be given
  * back when they have let go.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/sharing/key.h"
 
 #include "uct/gaudi/ipc/process/reachability.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The key as it travels: what mkey_pack writes and rkey_unpack reads.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Memory of other processes that this one has opened: a cache, one per process.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/sharing/remote_key.h"
 
 #include "uct/gaudi/base/cards/card_table.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What a uct_rkey_t of gaudi_ipc points to: memory of another process, or of
  * this one.

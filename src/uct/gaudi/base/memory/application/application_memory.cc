@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/memory/application/application_memory.h"
 
 #include "uct/gaudi/base/cards/card_events.h"

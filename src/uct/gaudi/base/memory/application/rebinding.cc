@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/memory/application/rebinding.h"
 
 #include "util/process.h"

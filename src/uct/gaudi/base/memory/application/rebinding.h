@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Has functions of a loaded library lead elsewhere, by what the dynamic linker
  * goes by: its data, never code. Other threads may call, look up and fork
