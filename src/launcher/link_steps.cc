@@ -251,6 +251,9 @@ std::string try_ports(const subject &with)
     if (verbs.file().empty()) {
         end_step(verdict::absent, verbs.reason());
     }
+    if (verbs.reason().empty() && !verbs.has_devices()) {
+        end_step(verdict::absent, "no verbs device of a card");
+    }
     port_side one(with, with.bus_id, verbs);
     port_side other(with, with.peer_bus_id, verbs);
     const std::string map = one.ports->place().map.name;
@@ -374,8 +377,8 @@ const std::vector<step> late_steps = {
      "cards cannot be used beside a framework: set UCX_GAUDI_ENGINE=cs",
      try_synapse},
     {"ports", "copy",
-     "these cards do not write to each other over their ports; no transport "
-     "does that yet",
+     "these cards do not write to each other over their ports: set "
+     "UCX_GAUDI_IPC_ROUTES=pcie,host",
      try_ports},
     {"bandwidth", "copy", "large copies fail where small ones do not",
      try_bandwidth},

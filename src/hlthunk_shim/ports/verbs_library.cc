@@ -105,6 +105,16 @@ verbs_library::verbs_library(const library &driver)
     }
 }
 
+bool verbs_library::has_devices() const
+{
+    int count          = 0;
+    ibv_device **known = ibv_get_device_list(&count);
+    if (known != nullptr) {
+        ibv_free_device_list(known);
+    }
+    return count > 0;
+}
+
 /* The structure is another one in HCL's header (abi.h): what was written tells
  * which it is. */
 std::string verbs_library::find_ports(ibv_context *context, uint64_t enabled,

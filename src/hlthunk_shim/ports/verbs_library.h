@@ -33,6 +33,9 @@ public:
     /** The file that was loaded. */
     [[nodiscard]] const std::string &file() const { return file_; }
 
+    /** Whether it shows the verbs device of any card. */
+    [[nodiscard]] bool has_devices() const;
+
     /**
      * Ask an open device for its ports.
      *
