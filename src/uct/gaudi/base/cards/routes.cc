@@ -74,6 +74,9 @@ shim::pcie_path find_path(const card &from, pci_address to)
  * one's process agrees. */
 std::string why_no_ports(const card &from, unsigned module_to)
 {
+    if (from.device().application_block().has_value()) {
+        return "a framework has the card, and its HCL the ports";
+    }
     std::string why;
     const shim::port_device *ports = ports_of(from, why);
     if (ports == nullptr) {
