@@ -106,3 +106,13 @@ foreach(pattern "library/check_of_faults.are_named/wide"
   gaudi_exclude(address gaudi_gtest_tools "${pattern}"
     "the runtime itself ends a step that crashes")
 endforeach()
+foreach(test "gaudi_gtest_emu emu_port_processes.*"
+    "gaudi_gtest_shim port_connections*.*" "gaudi_gtest_uct ports_way.*"
+    "gaudi_gtest_uct over/interruptions.*/ports_*"
+    "gaudi_gtest_uct over/killed_users.*/ports")
+  separate_arguments(words UNIX_COMMAND "${test}")
+  list(GET words 0 program)
+  list(GET words 1 pattern)
+  gaudi_exclude(thread ${program} "${pattern}"
+    "a doorbell orders what a port reads, in a page that is mapped twice")
+endforeach()
