@@ -84,6 +84,9 @@ gaudi_exclude(address gaudi_gtest_tools "nothing_moves.*"
   "takes long; what tests say when no byte moves is the same with addresses")
 gaudi_exclude(address gaudi_gtest_tools "command_line.*"
   "compares LD_PRELOAD, where the sanitizer's runtime is, too")
+gaudi_exclude(address gaudi_gtest_tools
+  "wheel.gets_those_that_were_put_in_where_all_others_see_another_ucx"
+  "the runtime refuses RTLD_DEEPBIND")
 foreach(pattern "info.*" "made_up_machine.*" "slot.*" "lone_slot.*")
   gaudi_exclude(address gaudi_gtest_tools "${pattern}"
     "starts from made-up installations and libraries without the runtime")

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <random>
 
 #include <unistd.h>
 
@@ -186,8 +187,9 @@ void make_link(const fs::path &target, const fs::path &link)
     if (fs::read_symlink(link, error) == target) {
         return;
     }
-    const fs::path made = link.string() + '.' + std::to_string(getpid());
-    fs::remove(made, error);
+    /* Not by the pid: containers that share the folder may have the same. */
+    const fs::path made =
+        link.string() + '.' + std::to_string(std::random_device()());
     fs::create_symlink(target, made);
     fs::rename(made, link);
 }

@@ -144,7 +144,7 @@ port *port_device::find(unsigned number, std::string &why_p)
         std::unique_ptr<port> made;
         why_p = port::open(context_, verbs_number, made);
         if (!why_p.empty()) {
-            why_p = "port " + std::to_string(number) + ": " + why_p;
+            why_p.insert(0, "port " + std::to_string(number) + ": ");
             return nullptr;
         }
         known = made.release();

@@ -156,7 +156,7 @@ bool read_ports(const cJSON *nics, unsigned card, int cards,
                          why_p) ||
             !read_number(each, "REMOTE_NIC", 0, ports_of_card - 1, peer_port,
                          why_p)) {
-            why_p = end_name(card, port) + ": " + why_p;
+            why_p.insert(0, end_name(card, port) + ": ");
             return false;
         }
         port_end &end = ports_p[port++];

@@ -418,6 +418,30 @@ TEST_F(kills, are_not_due_to_a_process_that_scribbles)
     allow_logs();
 }
 
+GAUDI_CHILD(changes_the_count_of_rings)
+{
+    const stolen_mailbox stolen(from_parent<mailbox_address>());
+    tell_parent("ready");
+    for (uint32_t used = 0;; used ^= 5) {
+        stolen.header().used.store(used);
+    }
+}
+
+TEST_F(kills, do_not_come_from_rings_beyond_the_last_one)
+{
+    std::vector<std::unique_ptr<connection>> senders;
+    for (unsigned i = 0; i < options.max_senders; ++i) {
+        senders.push_back(connect_to(box->address()));
+    }
+    told_child child("changes_the_count_of_rings", box->address(), "ready");
+    for (unsigned i = 0; i < 1000; ++i) {
+        std::unique_ptr<connection> none;
+        ASSERT_EQ(UCS_ERR_NO_RESOURCE, connection::open(box->address(), none));
+    }
+    child.kill(SIGKILL);
+    child.wait();
+}
+
 TEST_F(kills, cannot_come_from_a_file_that_shrinks)
 {
     const stolen_mailbox stolen(box->address());

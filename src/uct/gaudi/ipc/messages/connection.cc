@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/messages/connection.h"
 
-#include <algorithm>
 #include <atomic>
 #include <bit>
 
@@ -91,29 +90,22 @@ ucs_status_t connection::attach()
     return take_ring(file.get(), mailbox_layout{ring_size, ring_count});
 }
 
-/* One that nobody has, or that its owner has left; else a fresh one. */
+/* The first that nobody has, or that its owner has left. */
 ucs_status_t connection::take_ring(int file, const mailbox_layout &layout)
 {
-    std::atomic<uint32_t> &used = header().used;
-    uint32_t known              = std::min(used.load(), layout.ring_count);
-    for (uint32_t index = 0;; ++index) {
-        while (index == known) {
-            if (known == layout.ring_count) {
-                ucs_debug("gaudi_ipc: all %u rings of process %u are taken",
-                          known, process_->id().pid);
-                return UCS_ERR_NO_RESOURCE;
-            }
-            if (used.compare_exchange_strong(known, known + 1)) {
-                ++known;
-            } else {
-                known = std::min(known, layout.ring_count);
-            }
-        }
+    for (uint32_t index = 0; index < layout.ring_count; ++index) {
+        /* Any sender may have written any number there. */
+        uint32_t used = header().used.load();
+        while ((used <= index) &&
+               !header().used.compare_exchange_weak(used, index + 1)) {}
         const ucs_status_t status = try_ring(file, layout, index);
         if (status != UCS_ERR_BUSY) {
             return status;
         }
     }
+    ucs_debug("gaudi_ipc: all %u rings of process %u are taken",
+              layout.ring_count, process_->id().pid);
+    return UCS_ERR_NO_RESOURCE;
 }
 
 /* @return UCS_ERR_BUSY: it is taken, or of no use now. */
