@@ -21,6 +21,9 @@ constexpr uint64_t packet_bytes = 4096;
  * how often. */
 constexpr auto doubt = std::chrono::milliseconds(5);
 
+/* The same while a port is left out: its link may come back. */
+constexpr auto hope = std::chrono::milliseconds(100);
+
 /* Polls of which one looks at the clock, while other ports are at work. */
 constexpr unsigned looks_apart = 256;
 
@@ -53,6 +56,7 @@ std::string connection::open(port_device &over, unsigned peer,
     std::string why   = "no port leads to card " + std::to_string(peer) + " (" +
                       place.map.name + ")";
     for (const port_pair &each : place.map.between(place.module_id, peer)) {
+        ++made->all_ports_;
         auto on  = std::make_unique<link>();
         on->over = over.find(each.own, why);
         on->own  = each.own;
@@ -119,6 +123,16 @@ unsigned connection::usable_ports() const
         links_, [&](const auto &each) { return connected_ && each->works(); }));
 }
 
+bool connection::could_have_more() const
+{
+    const card_ports &place = device_.place();
+    std::string why;
+    const auto pairs = place.map.between(place.module_id, offer_.peer);
+    return std::ranges::count_if(pairs, [&](const port_pair &each) {
+               return device_.find(each.own, why) != nullptr;
+           }) > usable_ports();
+}
+
 /* --- writes ----------------------------------------------------------------*/
 
 int connection::post(uint64_t remote, uint64_t local, uint64_t size,
@@ -135,6 +149,12 @@ int connection::post(uint64_t remote, uint64_t local, uint64_t size,
         link &each = *links_[(next_ + i) % links_.size()];
         if (each.works()) {
             chosen_.push_back(&each);
+        }
+    }
+    if (chosen_.size() < links_.size()) {
+        const clock::time_point now = clock::now();
+        if (now - looked_ >= hope) {
+            look_for_events(now);
         }
     }
     if (chosen_.empty()) {
@@ -287,9 +307,14 @@ void connection::look_after()
         }
     }
     if (stalled && (now - looked_ >= doubt)) {
-        looked_ = now;
-        device_.look_for_events();
+        look_for_events(now);
     }
+}
+
+void connection::look_for_events(clock::time_point now)
+{
+    looked_ = now;
+    device_.look_for_events();
 }
 
 bool connection::is_over() const

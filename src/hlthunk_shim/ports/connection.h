@@ -114,6 +114,12 @@ public:
     /** Ports that new writes go over. */
     [[nodiscard]] unsigned usable_ports() const;
 
+    /** Whether those are all that lead to the peer. */
+    [[nodiscard]] bool is_whole() const { return usable_ports() == all_ports_; }
+
+    /** Whether one made anew would have more of them. Makes system calls. */
+    [[nodiscard]] bool could_have_more() const;
+
     /** End it: nothing is written any more, and what was under way fails, to be
      *  collected by @ref poll. */
     void close();
@@ -160,12 +166,14 @@ private:
     void finish(link &on, int status);
     void give_up(link &on, int status);
     void look_after();
+    void look_for_events(clock::time_point now);
     [[nodiscard]] bool is_over() const;
 
     port_device &device_;
     const connection_options options_;
     port_offer offer_;
-    bool connected_ = false;
+    unsigned all_ports_ = 0; /* of the pair */
+    bool connected_     = false;
     std::vector<std::unique_ptr<link>> links_;
     std::vector<link *> chosen_; /* for one write */
     unsigned next_ = 0;          /* link, for short writes */

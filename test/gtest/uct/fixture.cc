@@ -621,6 +621,13 @@ hlthunk_emu_counters engine_hooks::counters_of(unsigned card)
     return counters;
 }
 
+shim::card_ports engine_hooks::place()
+{
+    hlthunk_hw_ip_info info{};
+    EXPECT_EQ(0, hl().hlthunk_get_hw_ip_info(find_compute_fd(), &info));
+    return shim::find_ports(info);
+}
+
 void engine_hooks::pause(bool paused)
 {
     emulator::instance().hlthunk_emu_pause(find_compute_fd(), paused);

@@ -12,6 +12,7 @@
 #include "common/framework.h"
 #include "common/host_memory.h"
 #include "common/ucx_logs.h"
+#include "hlthunk_shim/ports/links.h"
 #include "program/ucx_gaudi.h"
 
 #include <gmock/gmock.h>
@@ -307,6 +308,8 @@ public:
     /** The same of one of several cards. */
     static hlthunk_emu_counters counters_of(unsigned card);
     static void pause(bool paused);
+    /** Where the card is in its box. */
+    static shim::card_ports place();
     /** Whether this process has a card open. */
     static bool any_card();
 };

@@ -215,6 +215,9 @@ std::string answer(peer_state &state, std::istringstream words)
     if (what == "moved") {
         return std::to_string(moved_bytes());
     }
+    if (what == "card") {
+        return std::to_string(engine_hooks::place().module_id);
+    }
     if (what == "flushes") {
         return std::to_string(engine_hooks::counters().flushes);
     }
@@ -381,6 +384,11 @@ child_result ipc_peer::quit()
     return child_.wait();
 }
 
+unsigned ipc_peer::card()
+{
+    return static_cast<unsigned>(std::stoul(ask("card")));
+}
+
 uint64_t ipc_peer::flushes()
 {
     return std::stoull(ask("flushes"));
@@ -396,6 +404,17 @@ uint64_t moved_bytes()
     const hlthunk_emu_counters counted = engine_hooks::counters();
     return counted.host_to_device_bytes + counted.device_to_host_bytes +
            counted.device_to_device_bytes + counted.host_to_host_bytes;
+}
+
+std::vector<std::string> wires_to(unsigned card)
+{
+    const shim::card_ports own = engine_hooks::place();
+    std::vector<std::string> all;
+    for (const shim::port_pair &each : own.map.between(own.module_id, card)) {
+        all.push_back(std::to_string(own.module_id) + "." +
+                      std::to_string(each.own));
+    }
+    return all;
 }
 
 size_t fill_queue(uct_ep_h ep)

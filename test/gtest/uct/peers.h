@@ -62,6 +62,9 @@ public:
     /** Bytes that the engines of its card moved. */
     uint64_t moved_bytes();
 
+    /** Module id of its card. */
+    unsigned card();
+
     /** Times that it has flushed its card. */
     uint64_t flushes();
 
@@ -98,6 +101,10 @@ private:
 
 /** Bytes that the engines of the card of this process moved. */
 uint64_t moved_bytes();
+
+/** The ports of the card of this process that lead to another one, as a fault
+ *  of wires names them. */
+std::vector<std::string> wires_to(unsigned card);
 
 /** Send messages until their queue is full. @return How many. */
 size_t fill_queue(uct_ep_h ep);

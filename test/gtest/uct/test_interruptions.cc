@@ -42,6 +42,8 @@ constexpr uint64_t long_bytes = base::window_grain + 2;
 /* Host memory, until what PCIe needs has been imported. */
 constexpr char opening[] = "pcie,host";
 
+constexpr char ports_first[] = "ports,host";
+
 std::string routes()
 {
     return std::getenv("UCX_GAUDI_IPC_ROUTES");
@@ -113,6 +115,7 @@ struct encounter {
     encounter &operator=(const encounter &) = delete;
 
     [[nodiscard]] uint64_t at() const { return other.device.address; }
+    [[nodiscard]] unsigned card() { return other.card(); }
 
     scene &s;
     ipc_peer other;
@@ -170,6 +173,10 @@ const operation operations[] = {
      [](encounter &e, void *local, size_t length, started &op) {
          return e.to.put_zcopy(local, length, e.at(), &op);
      }},
+    {"short put_zcopy from a card", moves::put, true, 8,
+     [](encounter &e, void *local, size_t length, started &op) {
+         return e.to.put_zcopy(local, length, e.at(), &op);
+     }},
     {"get_short", moves::get, false, size,
      [](encounter &e, void *local, size_t length, started &) {
          return e.to.get_short(local, length, e.at());
@@ -184,6 +191,10 @@ const operation operations[] = {
          return e.to.get_zcopy(local, length, e.at(), &op);
      }},
     {"get_zcopy to a card", moves::get, true, size,
+     [](encounter &e, void *local, size_t length, started &op) {
+         return e.to.get_zcopy(local, length, e.at(), &op);
+     }},
+    {"short get_zcopy to a card", moves::get, true, 8,
      [](encounter &e, void *local, size_t length, started &op) {
          return e.to.get_zcopy(local, length, e.at(), &op);
      }},
@@ -206,7 +217,15 @@ struct event {
     memory leaves;
     bool ends_the_scene = false; /* this process has no card any more */
     std::vector<ucs_status_t> over_ports{}; /* if not as over host memory */
+    /* Of what is under way alone, over ports, which is all that it befalls. */
+    std::vector<ucs_status_t> of_ports{};
+    bool befalls_all = false; /* whatever uses the own card's ports */
 };
+
+void break_own_card(const std::string &wish)
+{
+    EXPECT_EQ(0, emulator::instance().hlthunk_emu_fault(wish.c_str()));
+}
 
 const event events[] = {
     {"it_is_killed",
@@ -267,15 +286,61 @@ const event events[] = {
      false,
      {UCS_ERR_IO_ERROR, UCS_ERR_NO_DEVICE}},
     {"the_own_card_is_reset",
-     [](encounter &) {
-         EXPECT_EQ(0, emulator::instance().hlthunk_emu_fault("now=reset"));
-     },
+     [](encounter &) { break_own_card("now=reset"); },
      {UCS_ERR_NO_DEVICE},
      {},
      UCS_OK,
      memory::as_put,
      true,
      {UCS_ERR_IO_ERROR, UCS_ERR_NO_DEVICE}},
+    {"a_port_goes_down",
+     [](encounter &e) { break_own_card("port=down@" + wires_to(e.card())[1]); },
+     {UCS_OK},
+     {},
+     UCS_OK,
+     memory::as_put,
+     false,
+     {},
+     {UCS_OK, UCS_ERR_IO_ERROR}},
+    {"a_port_goes_down_and_up",
+     [](encounter &e) {
+         break_own_card("port=down@" + wires_to(e.card())[1]);
+         e.s.use_peer(e.s.by_other);
+         break_own_card("port=up");
+     },
+     {UCS_OK},
+     {},
+     UCS_OK,
+     memory::as_put,
+     false,
+     {},
+     {UCS_OK}},
+    {"all_ports_go_down",
+     [](encounter &e) {
+         for (const std::string &each : wires_to(e.card())) {
+             break_own_card("port=down@" + each);
+         }
+     },
+     {UCS_OK},
+     {},
+     UCS_OK,
+     memory::as_put,
+     false,
+     {UCS_ERR_IO_ERROR},
+     {UCS_OK, UCS_ERR_IO_ERROR}},
+    {"entries_of_ports_fail",
+     [](encounter &e) {
+         e.other.break_card("wqe#1=abort");
+         break_own_card("wqe#1=abort@0");
+     },
+     {UCS_OK},
+     {},
+     UCS_OK,
+     memory::as_put,
+     false,
+     {},
+     {UCS_OK, UCS_ERR_IO_ERROR},
+     true},
 };
 
 bool is_over_host()
@@ -402,6 +467,9 @@ std::vector<ucs_status_t> ends_of(const event &what, const operation &of)
     if ((routes() == "ports") && !what.over_ports.empty()) {
         return what.over_ports;
     }
+    if (!what.of_ports.empty() && (of.bytes == 0)) {
+        return what.of_ports; /* its endpoint may have failed */
+    }
     /* Its process could not flush what was put. */
     const bool flushes = (of.what == moves::put) && is_flushed();
     if ((routes() != "ports") && !is_over_host() && !what.over_pcie.empty() &&
@@ -445,7 +513,7 @@ void interrupt(scene &s, const event &what, const operation &of, unsigned begun)
     opened.status          = opens_later ? UCS_OK : opened.status;
     EXPECT_TRUE(eventually([&] {
         all.go_on(true);
-        if (!what.ends_the_scene) {
+        if (!what.ends_the_scene && !what.befalls_all) {
             s.use_peer(s.by_same);
         }
         return happened.load();
@@ -465,6 +533,7 @@ void interrupt(scene &s, const event &what, const operation &of, unsigned begun)
     EXPECT_TRUE(all.finish());
     EXPECT_TRUE(all.each_is_told_once());
     EXPECT_EQ(opens_later ? 1u : 0u, opened.calls);
+    ends.insert(ends.end(), what.of_ports.begin(), what.of_ports.end());
     EXPECT_THAT(all.failures, Each(AnyOfArray(ends)));
     EXPECT_TRUE((opened.status == UCS_OK) ||
                 (std::ranges::find(ends, opened.status) != ends.end()))
@@ -477,12 +546,14 @@ void interrupt(scene &s, const event &what, const operation &of, unsigned begun)
                          : e.other.has(true, size, seeds::later)));
     }
     if ((of.what == moves::get) && of.here_device && all.failures.empty()) {
-        EXPECT_TRUE(s.copy.holds(s.near.remote(), size, seeds::there));
+        EXPECT_TRUE(s.copy.holds(s.near.remote(), all.length(), seeds::there));
     }
     if (what.ends_the_scene) { /* if nobody has found out yet */
         EXPECT_EQ(UCS_ERR_NO_DEVICE,
                   s.copy.put_short(s.pattern.data(), 1, s.near.remote()));
     }
+    break_own_card(""); /* no more */
+    break_own_card("port=up");
     (void)take_logs();
 }
 
@@ -494,7 +565,9 @@ struct interruption {
 
     [[nodiscard]] std::string name() const
     {
-        return std::string((route == opening) ? "pcie_opening" : route) +
+        return std::string((route == opening)       ? "pcie_opening"
+                           : (route == ports_first) ? "ports_or_host"
+                                                    : route) +
                "_when_" + what->name + ((begun == 0) ? "_at_once" : "");
     }
 };
@@ -649,13 +722,18 @@ std::vector<interruption> all_interruptions()
          * is what an invalidation does. */
         const bool over_pcie = (std::string(each.name) != "it_ends_the_key");
         for (const unsigned begun : {0u, 4u}) {
+            if (!each.of_ports.empty()) {
+                all.push_back({"ports", &each, begun});
+                all.push_back({ports_first, &each, begun});
+                continue;
+            }
             all.push_back({"host", &each, begun});
             if (over_pcie) {
                 all.push_back({"pcie", &each, begun});
                 all.push_back({"ports", &each, begun});
             }
         }
-        if (over_pcie) {
+        if (over_pcie && each.of_ports.empty()) {
             all.push_back({opening, &each, 0});
         }
     }

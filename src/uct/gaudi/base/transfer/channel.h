@@ -210,11 +210,20 @@ public:
                ((ports_ != nullptr) && ports_->is_down()) ||
                ((peer_ != nullptr) && peer_->is_over());
     }
-    /** For ports that nobody wants any more. */
-    void end()
+    /** Of ports: see @ref port_queue. */
+    [[nodiscard]] bool is_whole() const { return ports_->is_whole(); }
+    [[nodiscard]] bool could_have_more() const
+    {
+        return ports_->could_have_more();
+    }
+    /** For ports that nothing new is to go over; with `at_once` what is under
+     *  way fails. */
+    void end(bool at_once)
     {
         is_over_ = true;
-        ports_->close();
+        if (at_once) {
+            ports_->close();
+        }
     }
 
     /** The queue for a copy of so many bytes. */

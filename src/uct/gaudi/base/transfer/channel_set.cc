@@ -48,6 +48,11 @@ void channel_set::forget_over()
     std::erase_if(ways_, [](const auto &entry) {
         return std::get<channel *>(entry.first)->is_over();
     });
+    for (auto &[_, way] : ways_) {
+        if ((way.by != nullptr) && way.by->is_over()) {
+            way.by = nullptr;
+        }
+    }
     for (int i = 0; i < 2; ++i) {
         std::erase_if(all_, [](const auto &each) {
             return each->is_over() && (each->users == 0);

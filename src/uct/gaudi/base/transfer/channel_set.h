@@ -58,10 +58,10 @@ public:
      *  @return 0 or -errno, said at debug level. */
     [[nodiscard]] int accept_ports(card &from, shim::port_offer &letter,
                                    channel *&channel_p);
-    /** Nothing more is started over them. */
-    void end_ports(channel &ports)
+    /** See @ref channel::end. */
+    void end_ports(channel &ports, bool at_once)
     {
-        ports.end();
+        ports.end(at_once);
         forget_over();
     }
 
@@ -101,9 +101,12 @@ private:
     struct port_way {
         std::unique_ptr<shim::connection> asked_for;
         chunk_ptr letter;
+        /* Of the last that were made. What replaces them has the other one of
+         * two: gets go over either until it is connected. */
         uint32_t number    = 0;
-        channel *by        = nullptr;
-        int error          = 0;
+        bool was_made      = false;
+        channel *by        = nullptr; /* also while others are asked for */
+        int error          = -ENETDOWN;
         ucs_time_t retries = 0;
     };
 

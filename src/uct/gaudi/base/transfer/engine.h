@@ -190,10 +190,11 @@ public:
     [[nodiscard]] int connect_ports(pci_address address,
                                     shim::port_offer &letter,
                                     channel *&ports_p);
-    void end_ports(channel &ports)
+    /** See @ref channel::end. */
+    void end_ports(channel &ports, bool at_once)
     {
         --ports.users;
-        channels_.end_ports(ports);
+        channels_.end_ports(ports, at_once);
     }
 
     /** Start a write of memory of that card to where the other one has memory.

@@ -27,6 +27,14 @@ public:
     /** Whether no port works any more. */
     [[nodiscard]] bool is_down() const { return over_->usable_ports() == 0; }
 
+    /** Whether all ports do that lead to the other card; else, whether one made
+     *  anew would have more. */
+    [[nodiscard]] bool is_whole() const { return over_->is_whole(); }
+    [[nodiscard]] bool could_have_more() const
+    {
+        return over_->could_have_more();
+    }
+
     /** Nothing is written any more: what is under way fails. */
     void close() { over_->close(); }
 

@@ -75,12 +75,14 @@ int channel_set::ask_for_ports(port_way &way, card &from, remote_memory &there,
     int error = open_end(from, there.place().module, made);
     if (error == 0) {
         std::memcpy(letter->data, &made->offer(), sizeof(shim::port_offer));
-        error = peer.others()->ask_for_ports(there, letter->va, ++last_number_);
+        if (way.number == 0) {
+            way.number = last_number_ += 2;
+        }
+        error = peer.others()->ask_for_ports(there, letter->va, way.number ^ 1);
     }
     if (error == 0) {
         way.asked_for = std::move(made);
         way.letter    = std::move(letter);
-        way.number    = last_number_;
     }
     return error;
 }
@@ -101,8 +103,16 @@ int channel_set::take_ports(port_way &way, card &from, channel &peer,
         error = connect_end(from, *end, theirs);
     }
     if (error == 0) {
+        channel *const before = way.by;
+        way.number ^= 1;
         way.by = &add(channel::create(from, std::move(end), &peer, way.number,
                                       options_, *counts_));
+        if (before != nullptr) {
+            before->end(false);
+            std::erase_if(all_, [&](const auto &each) {
+                return (each.get() == before) && (before->users == 0);
+            });
+        }
     }
     return error;
 }
@@ -120,38 +130,50 @@ int channel_set::get_ports(card &from, remote_memory &there, channel &peer,
     return error;
 }
 
+/* Those that do not work any more are replaced at once, and so, now and then,
+ * are those that have fewer ports than they could. What has just replaced others
+ * is given up for a while. */
 int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
                            channel &peer, bool waits)
 {
-    if (ucs_likely((way.by != nullptr) && !way.by->is_over())) {
+    const bool works = (way.by != nullptr) && !way.by->is_over();
+    if (ucs_likely(works && way.by->is_whole())) {
         return 0;
     }
     if (from.is_lost()) {
         return -ENODEV;
     }
     const ucs_time_t now = ucs_get_time();
-    if (now < way.retries) {
-        return way.error;
-    }
-    int error = 0;
-    if (way.by != nullptr) {
-        ucs_diag("%s: its ports to %s do not work any more",
-                 from.name().c_str(), peer.name());
-        way.by = nullptr;
-        error  = -ENETDOWN;
-    } else if (way.asked_for == nullptr) {
+    const ucs_time_t end = now + ucs_time_from_sec(retry_s);
+    int error            = 0;
+    if (way.asked_for == nullptr) {
+        if (now < way.retries) {
+            return works ? 0 : way.error;
+        }
+        if (works && !way.by->could_have_more()) {
+            way.retries = end;
+            return 0;
+        }
+        if (way.was_made && !works) {
+            ucs_diag("%s: its ports to %s do not work any more",
+                     from.name().c_str(), peer.name());
+        }
         error = ask_for_ports(way, from, there, peer);
     }
     if (error == 0) {
-        error = take_ports(way, from, peer, waits);
+        error = take_ports(way, from, peer, waits && !works);
     }
-    if ((error != 0) && !may_come(error)) {
+    if (error == 0) {
+        way.error    = -ENETDOWN;
+        way.retries  = way.was_made ? end : 0;
+        way.was_made = true;
+    } else if (!may_come(error)) {
         way.error   = error;
-        way.retries = now + ucs_time_from_sec(retry_s);
+        way.retries = end;
         ucs_debug("%s: no ports to %s: %s", from.name().c_str(), peer.name(),
                   std::strerror(-error));
     }
-    return error;
+    return works ? 0 : error;
 }
 
 int channel_set::accept_ports(card &from, shim::port_offer &letter,

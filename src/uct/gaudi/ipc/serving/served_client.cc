@@ -137,19 +137,20 @@ ucs_status_t served_client::map(int fd)
 void served_client::end_ports()
 {
     for (const auto &[_, ports] : ports_) {
-        engine_->end_ports(*ports);
+        engine_->end_ports(*ports, true);
     }
     ports_.clear();
 }
 
-/* A name that is used again is of ports that were given up. */
+/* A name that is used again is of ports that these replace. */
 int served_client::connect_ports(const request_body &asked,
                                  base::transfer_engine &engine)
 {
     if (!is_in_chunks(asked) || (asked.length != sizeof(shim::port_offer))) {
         return -EINVAL;
     }
-    if (!base::may_go_over(shim::wire::ports) || (ports_.size() >= max_ports)) {
+    if (!base::may_go_over(shim::wire::ports) ||
+        ((ports_.size() >= max_ports) && !ports_.contains(asked.link))) {
         return -EOPNOTSUPP;
     }
     shim::port_offer letter;
@@ -161,7 +162,7 @@ int served_client::connect_ports(const request_body &asked,
         std::memcpy(data_ + asked.offset, &letter, sizeof(letter));
         engine_ = &engine;
         if (base::channel *&known = ports_[asked.link]; known != nullptr) {
-            engine.end_ports(*std::exchange(known, made));
+            engine.end_ports(*std::exchange(known, made), false);
         } else {
             known = made;
         }
