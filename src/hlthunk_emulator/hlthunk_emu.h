@@ -45,6 +45,12 @@ struct hlthunk_emu_counters {
      *  what makes the cost of an import grow with the square of its size. */
     uint64_t import_tables;
     uint64_t flushes; /**< by hlthunk_cs_flush_pci_hbw_writes */
+    /** What has left by the card's own ports, by the hardware's numbers. */
+    struct hlthunk_emu_port_counters {
+        uint64_t bytes;    /**< of messages that were acknowledged */
+        uint64_t messages; /**< these */
+        uint64_t errors;   /**< of queue pairs, as the one that sends */
+    } ports[24];
 };
 
 /**

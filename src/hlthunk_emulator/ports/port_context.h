@@ -193,6 +193,8 @@ private:
     void answer(const queue_pair &by, uint32_t number);
     void take_answer(unsigned which, const acknowledgement &answer);
     void end_message(queue_pair &of);
+    template <typename Work>
+    void count(unsigned which, Work &&work) const;
 
     const bool is_gaudi3_;
     const unsigned card_;

@@ -62,7 +62,10 @@ void port_context::complete(int cq, uint32_t qpn, bool as_requester,
 void port_context::fail(queue_pair &of, syndrome why, bool as_requester,
                         const char *what)
 {
-    of.state    = IBV_QPS_ERR;
+    of.state = IBV_QPS_ERR;
+    if (as_requester) {
+        count(of.port, [](auto &counted) { ++counted.errors; });
+    }
     of.syndrome = static_cast<uint32_t>(why);
     log("accel%u: port %u: QP %u: %s (syndrome %#x)", card_, of.port, of.qpn,
         what, of.syndrome);
@@ -179,6 +182,10 @@ void port_context::end_message(queue_pair &of)
              "a receive WQE with another index than its place has");
         return;
     }
+    count(of.port, [&](auto &counted) {
+        counted.bytes += sent.size;
+        ++counted.messages;
+    });
     if (of.lost == number + 1) {
         log("accel%u: port %u: QP %u: the completion of WQE %u is lost, as was "
             "wished for",

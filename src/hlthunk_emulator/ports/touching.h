@@ -59,4 +59,15 @@ port_context::touched port_context::touch(uint64_t va, uint64_t size,
     return result;
 }
 
+/* Have something counted of a port, work(counters). */
+template <typename Work>
+void port_context::count(unsigned which, Work &&work) const
+{
+    (void)software_card::at(card_).with_open(
+        {}, [&](software_card::context &of, card_lock &) {
+            work(of.totals.ports[which]);
+            return 0;
+        });
+}
+
 } // namespace gaudi::emu

@@ -208,12 +208,11 @@ void connection::start(link &on, uint16_t id, uint64_t remote, uint64_t local,
         on.since = {}; /* by the next look */
     }
     for (uint64_t done = 0; done < size; done += most_bytes) {
-        on.writes[on.posted() % queue_places] = id;
+        const auto bytes =
+            static_cast<uint32_t>(std::min(most_bytes, size - done));
+        on.entries[on.posted() % queue_places] = {id, bytes};
         ++writes_[id].missing;
-        on.over->write(
-            on.pair,
-            {remote + done, local + done,
-             static_cast<uint32_t>(std::min(most_bytes, size - done)), 0});
+        on.over->write(on.pair, {remote + done, local + done, bytes, 0});
     }
     on.rung = on.over->ring(on.pair);
 }
@@ -266,10 +265,15 @@ void connection::finish(link &on, int status)
         on.since = {};
     }
     for (; on.finished != last; ++on.finished) {
-        const uint16_t id = on.writes[on.finished % queue_places];
-        write &of         = writes_[id];
-        if (static_cast<int32_t>(on.finished - completed) >= 0) {
+        const auto &[id, bytes] = on.entries[on.finished % queue_places];
+        write &of               = writes_[id];
+        const bool has_failed =
+            (static_cast<int32_t>(on.finished - completed) >= 0);
+        if (has_failed) {
             of.status = status;
+        }
+        if (options_.watcher != nullptr) {
+            options_.watcher->note_end(on.own, bytes, has_failed ? status : 0);
         }
         if (--of.missing == 0) {
             ended_[(ended_first_ + ended_count_++) % ended_.size()] = id;

@@ -49,6 +49,16 @@ struct port_offer {
 static_assert(sizeof(port_offer::end) == 28);
 static_assert(sizeof(port_offer) == 20 + 24 * 28);
 
+/** Hears of each part of a write that a port has got, on the thread that polls
+ *  or closes. */
+class port_watcher {
+public:
+    virtual void note_end(unsigned port, uint32_t bytes, int status) = 0;
+
+protected:
+    ~port_watcher() = default;
+};
+
 struct connection_options {
     /** Writes get a port for each so many bytes, as far as there are ports. */
     uint32_t stripe_bytes = 16 << 10;
@@ -57,6 +67,7 @@ struct connection_options {
     /** A port that completes nothing for so long is given up. Longer than the
      *  card itself tries. */
     std::chrono::milliseconds patience = std::chrono::seconds(20);
+    port_watcher *watcher              = nullptr; /**< must outlive it */
 };
 
 class connection {
@@ -127,6 +138,12 @@ public:
 private:
     using clock = std::chrono::steady_clock;
 
+    /* Part of a write. */
+    struct entry {
+        uint16_t of;
+        uint32_t bytes;
+    };
+
     /* One port. */
     struct link {
         port *over        = nullptr;
@@ -136,7 +153,7 @@ private:
         uint32_t finished = 0;   /* entries, of those completed */
         clock::time_point since; /* it gets on no more; none: it does */
         queue_pair pair;
-        std::array<uint16_t, queue_places> writes{}; /* of its entries */
+        std::array<entry, queue_places> entries{};
 
         [[nodiscard]] uint32_t posted() const
         {

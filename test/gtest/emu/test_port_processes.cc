@@ -233,6 +233,13 @@ TEST(emu_port_processes, a_wqe_can_be_wished_to_fail)
     pair.here.write(pair.source, pair.target, 64, 2);
     pair.here.ring();
     EXPECT_EQ(pair.card.event().event_type, IBV_EVENT_QP_REQ_ERR);
+    hlthunk_emu_counters seen{};
+    EXPECT_EQ(
+        emulator::instance().hlthunk_emu_get_counters(pair.card.fd(), &seen),
+        0);
+    EXPECT_EQ(seen.ports[0].bytes, 64u);
+    EXPECT_EQ(seen.ports[0].messages, 1u);
+    EXPECT_EQ(seen.ports[0].errors, 1u);
 }
 
 TEST(emu_port_processes, a_completion_can_be_wished_to_get_lost)

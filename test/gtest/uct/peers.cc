@@ -218,6 +218,11 @@ std::string answer(peer_state &state, std::istringstream words)
     if (what == "card") {
         return std::to_string(engine_hooks::place().module_id);
     }
+    if (what == "written") {
+        unsigned port = 0;
+        words >> port;
+        return std::to_string(engine_hooks::counters().ports[port].bytes);
+    }
     if (what == "flushes") {
         return std::to_string(engine_hooks::counters().flushes);
     }
@@ -269,6 +274,9 @@ std::string answer(peer_state &state, std::istringstream words)
     if (what == "break") {
         std::string wish;
         words >> wish;
+        if (wish.empty()) {
+            (void)take_logs();
+        }
         return (emulator::instance().hlthunk_emu_fault(wish.c_str()) == 0)
                    ? "broken"
                    : "not broken";
@@ -387,6 +395,11 @@ child_result ipc_peer::quit()
 unsigned ipc_peer::card()
 {
     return static_cast<unsigned>(std::stoul(ask("card")));
+}
+
+uint64_t ipc_peer::written_by(unsigned port)
+{
+    return std::stoull(ask("written " + std::to_string(port)));
 }
 
 uint64_t ipc_peer::flushes()

@@ -65,6 +65,9 @@ public:
     /** Module id of its card. */
     unsigned card();
 
+    /** Bytes that its card has written by a port, by the hardware's number. */
+    uint64_t written_by(unsigned port);
+
     /** Times that it has flushed its card. */
     uint64_t flushes();
 
@@ -84,7 +87,8 @@ public:
      *  @return Where it is then, and its device memory. */
     std::pair<interface_address, memory> reopen();
 
-    /** Let its card meet a fault, as hlthunk_emu_fault takes it. */
+    /** Let its card meet a fault, as hlthunk_emu_fault takes it; "": with no
+     *  more, and what was logged of them was expected. */
     void break_card(const std::string &wish);
 
     /** How many descriptors and mappings it has. */

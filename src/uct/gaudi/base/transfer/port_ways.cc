@@ -24,13 +24,17 @@ bool may_come(int error)
 }
 
 /* Make one end. @return 0 or -ENOTCONN, said at debug level. */
-int open_end(const card &from, unsigned peer,
+int open_end(const card &from, unsigned peer, copy_counts &counts,
              std::unique_ptr<shim::connection> &made)
 {
     std::string why;
     shim::port_device *ports = ports_of(from, why);
     if (ports != nullptr) {
-        why = shim::connection::open(*ports, peer, {}, made);
+        why = shim::connection::open(
+            *ports, peer, {.watcher = &counts.ports_of(from.name())}, made);
+    }
+    if (made != nullptr) {
+        counts.add(from.name(), made->offer());
     }
     if (made == nullptr) {
         ucs_debug("%s: no connection over ports: %s", from.name().c_str(),
@@ -72,7 +76,7 @@ int channel_set::ask_for_ports(port_way &way, card &from, remote_memory &there,
     if (sizeof(shim::port_offer) > peer.chunk_bytes()) {
         return -EMSGSIZE;
     }
-    int error = open_end(from, there.place().module, made);
+    int error = open_end(from, there.place().module, *counts_, made);
     if (error == 0) {
         std::memcpy(letter->data, &made->offer(), sizeof(shim::port_offer));
         if (way.number == 0) {
@@ -131,8 +135,8 @@ int channel_set::get_ports(card &from, remote_memory &there, channel &peer,
 }
 
 /* Those that do not work any more are replaced at once, and so, now and then,
- * are those that have fewer ports than they could. What has just replaced others
- * is given up for a while. */
+ * are those that have fewer ports than they could. What has just replaced
+ * others is given up for a while. */
 int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
                            channel &peer, bool waits)
 {
@@ -180,7 +184,7 @@ int channel_set::accept_ports(card &from, shim::port_offer &letter,
                               channel *&channel_p)
 {
     std::unique_ptr<shim::connection> made;
-    int error = open_end(from, letter.own, made);
+    int error = open_end(from, letter.own, *counts_, made);
     if (error == 0) {
         error = connect_end(from, *made, letter);
     }
