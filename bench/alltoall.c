@@ -3,11 +3,13 @@
  * Every rank sends a block to every other one, in host memory or in that of its
  * card, by an MPI library that knows nothing of cards.
  *
- * usage: gaudi_bench_alltoall gaudi|host BYTES ROUNDS      under mpiexec
+ * usage: gaudi_bench_alltoall gaudi|host BYTES ROUNDS [STEPS]      under
+ * mpiexec
  *
- * BYTES is the size of a block. Rank 0 prints the median time of a round in
- * nanoseconds. Afterwards each rank looks at all that it received; a wrong byte
- * ends the job.
+ * BYTES is the size of a block. With STEPS, but 0, a round is so many steps of
+ * a ring instead, in each of which every rank sends a block to the next one.
+ * Rank 0 prints the median time of a round in nanoseconds. Afterwards each rank
+ * looks at all that it received; a wrong byte ends the job.
  *
  * MPI_Alltoall itself is not used: MPI libraries move a rank's block to itself
  * by the CPU, which cannot touch device memory. So that block stays where it
@@ -58,6 +60,19 @@ static void exchange(char *out, char *in, int bytes, int rank, int ranks,
     MPI_Waitall(count, requests, statuses);
 }
 
+static void pass_on(char *out, char *in, int bytes, int rank, int ranks,
+                    int steps)
+{
+    const int next = (rank + 1) % ranks;
+    const int last = (rank + ranks - 1) % ranks;
+    for (int i = 0; i < steps; ++i) {
+        MPI_Request requests[2];
+        MPI_Irecv(in, bytes, MPI_BYTE, last, 0, MPI_COMM_WORLD, &requests[0]);
+        MPI_Isend(out, bytes, MPI_BYTE, next, 0, MPI_COMM_WORLD, &requests[1]);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    }
+}
+
 int main(int argc, char **argv)
 {
     int rank, ranks;
@@ -65,12 +80,16 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     require(ranks > 1, "at least two ranks are needed");
-    require(argc == 4, "usage: gaudi_bench_alltoall gaudi|host BYTES ROUNDS");
+    require((argc == 4) || (argc == 5),
+            "usage: gaudi_bench_alltoall gaudi|host BYTES ROUNDS [STEPS]");
 
     const int on_card     = (strcmp(argv[1], "gaudi") == 0);
     const int bytes       = atoi(argv[2]);
     const int rounds      = atoi(argv[3]);
-    const size_t size     = (size_t)bytes * (size_t)ranks;
+    const int steps       = (argc > 4) ? atoi(argv[4]) : 0;
+    const int last        = (rank + ranks - 1) % ranks;
+    const int blocks      = (steps > 0) ? 1 : ranks;
+    const size_t size     = (size_t)bytes * (size_t)blocks;
     char *image           = malloc(size);
     char *received        = calloc(1, size);
     MPI_Request *requests = calloc(2 * (size_t)ranks, sizeof(*requests));
@@ -83,8 +102,9 @@ int main(int argc, char **argv)
                 (statuses != NULL) && (times != NULL),
             "bad sizes, or no memory");
 
-    for (int peer = 0; peer < ranks; ++peer) {
-        memset(image + (size_t)peer * bytes, mark(rank, peer), bytes);
+    for (int i = 0; i < blocks; ++i) {
+        memset(image + (size_t)i * bytes,
+               mark(rank, (steps > 0) ? (rank + 1) % ranks : i), bytes);
     }
     if (on_card) {
         require((ucx_gaudi_mem_alloc(size, NULL, &out) == UCS_OK) &&
@@ -99,8 +119,13 @@ int main(int argc, char **argv)
     for (int i = 0; i <= rounds; ++i) {
         MPI_Barrier(MPI_COMM_WORLD);
         const double start = MPI_Wtime();
-        exchange(on_card ? out : image, on_card ? in : received, bytes, rank,
-                 ranks, requests, statuses);
+        char *from         = on_card ? out : image;
+        char *to           = on_card ? in : received;
+        if (steps > 0) {
+            pass_on(from, to, bytes, rank, ranks, steps);
+        } else {
+            exchange(from, to, bytes, rank, ranks, requests, statuses);
+        }
         MPI_Barrier(MPI_COMM_WORLD);
         times[i] = MPI_Wtime() - start;
     }
@@ -109,11 +134,12 @@ int main(int argc, char **argv)
         require(ucx_gaudi_mem_copy(received, in, size) == UCS_OK,
                 "cannot read device memory");
     }
-    for (int peer = 0; peer < ranks; ++peer) {
-        const char *block        = received + (size_t)peer * bytes;
+    for (int block = 0; block < blocks; ++block) {
+        const int peer           = (steps > 0) ? last : block;
+        const char *bytes_of     = received + (size_t)block * bytes;
         const unsigned char want = mark(peer, rank);
         for (int i = 0; (peer != rank) && (i < bytes); ++i) {
-            require((unsigned char)block[i] == want, "a wrong byte came");
+            require((unsigned char)bytes_of[i] == want, "a wrong byte came");
         }
     }
     if (rank == 0) {

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Short writes over the ports of two cards, in time of the CPU that posts them:
- * beside put_short of gaudi_copy, which is over when it returns.
+ * Short puts to another process's card over its ports, in time of the CPU that
+ * posts them, beside put_short of gaudi_copy, which is over when it returns.
  */
-#include "hlthunk_shim/cards/driver.h"
-#include "hlthunk_shim/memory.h"
-#include "hlthunk_shim/ports/connection.h"
+#include "ipc_peer.h"
+#include "session.h"
 
 #include <benchmark/benchmark.h>
 
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <ctime>
-#include <utility>
 
 namespace {
 
-namespace shim = gaudi::shim;
+using gaudi::bench::ipc_peer;
+using gaudi::bench::session;
+
+constexpr size_t size    = 8;
+constexpr unsigned batch = 64;
 
 double cpu_seconds()
 {
@@ -27,115 +26,44 @@ double cpu_seconds()
            static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/* Two cards, one of which writes to the other. */
-class linked_cards {
-public:
-    static linked_cards &instance()
-    {
-        static auto *opened = new linked_cards;
-        return *opened;
-    }
-
-    void post()
-    {
-        require(from_.connection->post(to_.host.address(), from_.host.address(),
-                                       8, nullptr) == 0,
-                "posting");
-    }
-
-    void collect()
-    {
-        std::array<shim::dma_completion, 64> ended;
-        while (from_.connection->outstanding() > 0) {
-            (void)from_.connection->poll(ended.data(), ended.size());
-        }
-    }
-
-private:
-    struct side {
-        std::unique_ptr<shim::card> card;
-        shim::pinned_buffer host;
-        std::unique_ptr<shim::port_device> ports;
-        std::unique_ptr<shim::connection> connection;
-    };
-
-    linked_cards()
-        : driver_(GAUDI_BUILD_DIR "/lib/hlthunk-emu/libhl-thunk.so"),
-          verbs_(driver_.lib())
-    {
-        require(verbs_.reason().empty(), verbs_.reason());
-        open(2, from_);
-        open(3, to_);
-        for (auto [own, peer] :
-             {std::pair(&from_, &to_), std::pair(&to_, &from_)}) {
-            require_none(shim::connection::open(
-                *own->ports, peer->card->module_id(), {}, own->connection));
-        }
-        require_none(to_.connection->connect(from_.connection->offer()));
-        require_none(from_.connection->connect(to_.connection->offer()));
-    }
-
-    static void require(bool holds, const std::string &what)
-    {
-        if (!holds) {
-            std::fprintf(stderr, "ports: %s\n", what.c_str());
-            std::exit(EXIT_FAILURE);
-        }
-    }
-    static void require_none(const std::string &fault)
-    {
-        require(fault.empty(), fault);
-    }
-
-    void open(unsigned number, side &made)
-    {
-        char bus_id[shim::bus_id_size] = {};
-        const shim::library &lib       = driver_.lib();
-        const int control =
-            lib.hlthunk_open_control(static_cast<int>(number), nullptr);
-        require((control >= 0) && (lib.hlthunk_get_pci_bus_id_from_fd(
-                                       control, bus_id, sizeof(bus_id)) == 0),
-                "identifying a card");
-        lib.hlthunk_close(control);
-        require(driver_.open(bus_id, made.card) == 0, "opening a card");
-        require(shim::pinned_buffer::create(*made.card, 4096, made.host) == 0,
-                "pinning");
-        require_none(shim::port_device::open(lib, verbs_, *made.card, number,
-                                             made.ports));
-    }
-
-    shim::driver driver_;
-    shim::verbs_library verbs_;
-    side from_;
-    side to_;
-};
-
-constexpr unsigned batch = 64;
-
-/* collected  Count that, too. */
-template <bool collected>
-void post_over_ports(benchmark::State &state)
+/* Measure many of them, but not what comes after. */
+template <typename Put, typename After>
+void measure(benchmark::State &state, Put &&put, After &&after)
 {
-    linked_cards &cards = linked_cards::instance();
     for (auto _ : state) {
         const double start = cpu_seconds();
         for (unsigned i = 0; i < batch; ++i) {
-            cards.post();
+            put();
         }
-        double end = cpu_seconds();
-        cards.collect();
-        end = collected ? cpu_seconds() : end;
-        state.SetIterationTime((end - start) / batch);
+        state.SetIterationTime((cpu_seconds() - start) / batch);
+        after();
     }
+}
+
+void post_over_ports(benchmark::State &state)
+{
+    ipc_peer &by = ipc_peer::instance();
+    auto *memory = reinterpret_cast<char *>(session::instance().remote());
+    by.put_zcopy(memory, size); /* connects */
+    measure(
+        state, [&] { by.begin_zcopy(uct_ep_put_zcopy, memory, size, 0); },
+        [&] { by.complete(); });
+}
+
+void cpu_of_put_short(benchmark::State &state)
+{
+    session &by         = session::instance();
+    const uint64_t word = 1;
+    measure(
+        state,
+        [&] {
+            (void)uct_ep_put_short(by.ep, &word, size, by.remote(),
+                                   UCT_INVALID_RKEY);
+        },
+        [] {});
 }
 
 } // namespace
 
-BENCHMARK(post_over_ports<false>)
-    ->Name("post_over_ports")
-    ->UseManualTime()
-    ->Iterations(500);
-BENCHMARK(post_over_ports<true>)
-    ->Name("post_and_collect_over_ports")
-    ->UseManualTime()
-    ->Iterations(500);
+BENCHMARK(post_over_ports)->UseManualTime()->Iterations(500);
+BENCHMARK(cpu_of_put_short)->UseManualTime()->Iterations(500);

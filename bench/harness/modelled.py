@@ -15,11 +15,14 @@ from .run import OURS, WAYS, by_way
 # Gaudi2's figures (src/hlthunk_emulator/timing_figures.h): microseconds, and
 # GB/s. The box is so many times slower that the machine keeps up, all alike.
 TIMES = {"doorbell": 1.5, "completion": 2.5, "wakeup": 5, "import_page": 0.01,
-         "import_table": 0.0215}
+         "import_table": 0.0215, "port_latency": 1}
 BANDWIDTHS = {"to_card": 25, "from_card": 25, "pdma_engine": 25, "pdma_all": 50,
               "edma_engine": 115, "edma_all": 920, "hbm": 2450, "peer_read": 20,
-              "uplink": 25}
+              "uplink": 25, "port": 12.5}
 CARDS_PER_UPLINK = 2
+# A card's own: those to another card, and to all others.
+PORTS = {"ports_of_pair": 3, "ports_of_card": 21}
+MODELLED_WAYS = ("ports",) + WAYS
 # One process copies; two processes are busy; eight are, on cores for two.
 SLOWER, SLOWER_FOR_TWO, SLOWER_FOR_ALL = 100, 500, 5000
 
@@ -48,24 +51,33 @@ KEEPS_UP = 2
 # Between two processes by each way: case, and its slowest wire. A message's
 # receiver reads.
 MANY = [
-    ("many_puts_to_peer", {"pcie": "from_card", "host": "uplink"}),
-    ("many_gets_from_peer", {"pcie": "peer_read", "host": "uplink"}),
+    ("many_puts_to_peer", {"ports": "ports_of_pair", "pcie": "from_card",
+                           "host": "uplink"}),
+    ("many_gets_from_peer", {"ports": "ports_of_pair", "pcie": "peer_read",
+                             "host": "uplink"}),
 ]
-MESSAGES = {"pcie": "peer_read", "host": "uplink"}
+MESSAGES = {"ports": "ports_of_pair", "pcie": "peer_read", "host": "uplink"}
 MESSAGE_SIZES = (64 << 10, 1 << 20, 16 << 20)
 MESSAGE_BYTES = 32 << 20  # in all messages of a run
 MESSAGE_RUNS = 3
 PAIR_BAR, PAIR_BAR_FROM = 1 / 0.95, 1 << 20
+SHORTER_BARS = {"ports": 1 / 0.6}
 
 # Eight bytes that are there when the put has completed, beside one job.
 VISIBLE = "put_to_peer/8"
 ROUND_TRIP = 0.55  # microseconds, see docs/benchmarks.md
 ROUND_TRIPS = 2
 
-# bytes of a block; the way's bar
-ALL_TO_ALL_SIZES = (1 << 20, 4 << 20)
+# bytes of a block; the bar
+ALL_TO_ALL_SIZES = {"ports": (1 << 20, 4 << 20, 16 << 20),
+                    "pcie": (1 << 20, 4 << 20, 16 << 20),
+                    "host": (1 << 20, 4 << 20)}
 ALL_TO_ALL_BAR, ALL_TO_ALL_BAR_FROM = 1 / 0.9, 4 << 20
 ALL_TO_ALL_RUNS = 2
+PORTS_ARE_FASTER = 8  # times than PCIe, with the longest
+
+# What a ring's allreduce sends: steps, and bytes of each. By ports alone.
+RING_STEPS, RING_BYTES, RING_BAR = 2 * (RANKS - 1), 32 << 20, 1 / 0.9
 
 
 def slow_box(slower):
@@ -73,6 +85,11 @@ def slow_box(slower):
     return ({name: value * slower for name, value in TIMES.items()} |
             {name: value / slower for name, value in BANDWIDTHS.items()} |
             {"cards_per_uplink": CARDS_PER_UPLINK})
+
+
+def width(box, wire):
+    """GB/s."""
+    return box["port"] * PORTS[wire] if wire in PORTS else box[wire]
 
 
 @contextlib.contextmanager
@@ -135,8 +152,8 @@ def alone(times, box):
 
 def pair_result(case, way, size, time, wire, box):
     return Result(f"gaudi_ipc/{case}_over_{way}", time, BANDWIDTH, "D-D", size,
-                  f"link/{wire}", size / box[wire],
-                  PAIR_BAR if size >= PAIR_BAR_FROM else None)
+                  f"link/{wire}", size / width(box, wire),
+                  PAIR_BAR if size >= PAIR_BAR_FROM else SHORTER_BARS.get(way))
 
 
 def puts_and_gets(run, box, way, **variables):
@@ -170,27 +187,52 @@ def messages(run, box, way, **variables):
 def all_to_all_bound(way, size, box):
     """What the wires allow all together. Each of the ranks has a card, which
     reads and writes (RANKS - 1) blocks. Over PCIe all cards are below one
-    switch: each reads with peer_read, which is less than its link. Over host
+    switch: each reads with peer_read, which is less than its link. Ports are
+    its own. Over host
     memory what leaves the cards of a switch shares its uplink, and so does what
     comes to them, each way: CARDS_PER_UPLINK times that many blocks."""
     blocks = (RANKS - 1) * size
+    if way == "ports":
+        return "link/ports_of_card", blocks / width(box, "ports_of_card")
     if way == "pcie":
         return "link/peer_read", blocks / box["peer_read"]
     return "link/uplink", CARDS_PER_UPLINK * blocks / box["uplink"]
 
 
-def all_to_all(run, box, way, **variables):
-    for size in ALL_TO_ALL_SIZES:
+def all_to_all(run, box, **variables):
+    longest = {}
+    for way, size in ((way, size) for way in MODELLED_WAYS
+                      for size in ALL_TO_ALL_SIZES[way]):
         if not run.wants(size) or (run.quick and size >= ALL_TO_ALL_BAR_FROM):
             continue
         what = f"all_to_all_of_{RANKS}_over_{way}"
         taken = shortest_of(
             run, ALL_TO_ALL_RUNS, f"{what} {size_text(size)}",
-            lambda of=size: all_to_all_time(run, of, 1, "gaudi", **by_way(way),
-                                            **variables))
+            lambda of=size, by=way: all_to_all_time(
+                run, of, 1, "gaudi", **by_way(by), **variables))
+        longest[way, size] = taken
         wire, bound = all_to_all_bound(way, size, box)
         yield Result(f"gaudi_ipc/{what}", taken, TIME, "D-D", size, wire, bound,
                      ALL_TO_ALL_BAR if size >= ALL_TO_ALL_BAR_FROM else None)
+    size = max(ALL_TO_ALL_SIZES["pcie"])
+    if ("pcie", size) in longest:
+        yield Result(f"gaudi_ipc/all_to_all_of_{RANKS}_over_ports",
+                     longest["ports", size], TIME, "D-D", size,
+                     f"1/{PORTS_ARE_FASTER} of that over pcie",
+                     longest["pcie", size] / PORTS_ARE_FASTER, 1.0)
+
+
+def ring(run, box, **variables):
+    if not run.wants(RING_BYTES) or run.quick:
+        return
+    what = f"ring_of_{RANKS}_over_ports"
+    taken = shortest_of(
+        run, ALL_TO_ALL_RUNS, f"{what} {size_text(RING_BYTES)}",
+        lambda: all_to_all_time(run, RING_BYTES, 1, "gaudi", steps=RING_STEPS,
+                                **by_way("ports"), **variables))
+    yield Result(f"gaudi_ipc/{what}", taken, TIME, "D-D", RING_BYTES,
+                 "link/ports_of_pair",
+                 RING_STEPS * RING_BYTES / width(box, "ports_of_pair"), RING_BAR)
 
 
 def timing(run):
@@ -202,9 +244,13 @@ def timing(run):
         yield from alone(times, box)
         for way in WAYS:
             yield from puts_and_gets(run, box, way, **variables)
-    for slower, measured in ((SLOWER_FOR_TWO, messages),
-                             (SLOWER_FOR_ALL, all_to_all)):
-        box = slow_box(slower)
-        with modelled(box) as variables:
-            for way in WAYS:
-                yield from measured(run, box, way, **variables)
+    box = slow_box(SLOWER_FOR_TWO)
+    with modelled(box) as variables:
+        # Each process has ports to look after.
+        yield from puts_and_gets(run, box, "ports", **variables)
+        for way in MODELLED_WAYS:
+            yield from messages(run, box, way, **variables)
+    box = slow_box(SLOWER_FOR_ALL)
+    with modelled(box) as variables:
+        yield from all_to_all(run, box, **variables)
+        yield from ring(run, box, **variables)

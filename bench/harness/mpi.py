@@ -48,12 +48,14 @@ def command_of(run, library, ranks, program, memory):
     return start(library, ranks) + launched + [run.program(program)]
 
 
-def all_to_all_time(run, size, rounds, kind, **variables):
-    """Median time of a round, in nanoseconds."""
+def all_to_all_time(run, size, rounds, kind, steps=0, **variables):
+    """Median time of a round, in nanoseconds. With steps a round is so many of
+    a ring."""
     transports, memory = KINDS[kind]
     command = command_of(run, "mpich", RANKS, ALL_TO_ALL, memory)
     return float(output_of(
-        command + ["gaudi" if memory == "D" else "host", str(size), str(rounds)],
+        command + ["gaudi" if memory == "D" else "host", str(size),
+                   str(rounds), str(steps)],
         clean_variables(transports) | variables, LONG_DEADLINE))
 
 

@@ -75,7 +75,8 @@ def clean_variables(transports):
 
 def by_way(way):
     """The variables with which bytes go one way and no other."""
-    return {"UCX_GAUDI_IPC_P2P": "y", "UCX_GAUDI_IPC_ROUTES": way}
+    return {"UCX_GAUDI_IPC_P2P": "y", "UCX_GAUDI_IPC_ROUTES": way,
+            "HLTHUNK_EMU_PORTS": "y" if way == "ports" else "n"}
 
 
 def in_turns(run, kinds, rounds, measure, what):

@@ -40,8 +40,8 @@ ping-pong, a window of messages, and windows in both directions; with Open MPI
     "timing": Set(modelled.timing, """\
 put and get through UCT, copies on the card, and puts and gets between it and the
 card of another process, on a modelled box that is 100 times slower than one of
-Gaudi2s, beside the time that its links need; both directions at once beside one
-of them"""),
+Gaudi2s, or more, beside the time that its links need; both directions at once
+beside one of them; messages, an all-to-all and a ring of ranks"""),
     "serving": Set(between_processes.serving, """\
 what NIXL does for a serving system: writes of 2,048 blocks at once to another
 process, from device memory to device memory by each way, beside host memory to

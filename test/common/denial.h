@@ -32,4 +32,20 @@ inline long deny_system_call(uint32_t number)
                          SECCOMP_FILTER_FLAG_TSYNC, &filter);
 }
 
+/** Have this thread make no system call from now on, until it ends: each sends
+ *  it SIGSYS instead. @return As @ref deny_system_call. */
+inline long trap_system_calls()
+{
+    sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const sock_fprog filter{5, steps};
+    return (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+               ? -1
+               : syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &filter);
+}
+
 } // namespace gaudi::test

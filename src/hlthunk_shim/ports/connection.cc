@@ -123,6 +123,13 @@ unsigned connection::usable_ports() const
         links_, [&](const auto &each) { return connected_ && each->works(); }));
 }
 
+bool connection::has_failed() const
+{
+    return std::ranges::any_of(links_, [](const auto &each) {
+        return each->pair.failed.load(std::memory_order_relaxed);
+    });
+}
+
 bool connection::could_have_more() const
 {
     const card_ports &place = device_.place();

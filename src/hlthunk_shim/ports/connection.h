@@ -125,6 +125,10 @@ public:
     /** Ports that new writes go over. */
     [[nodiscard]] unsigned usable_ports() const;
 
+    /** Whether a queue pair has failed: the peer's other end of it does not
+     *  know, and what it writes is not acknowledged. */
+    [[nodiscard]] bool has_failed() const;
+
     /** Whether those are all that lead to the peer. */
     [[nodiscard]] bool is_whole() const { return usable_ports() == all_ports_; }
 

@@ -312,10 +312,15 @@ bool port::ring(queue_pair &of) const
     const uint32_t needed = counting_.doorbell_units + counting_.guard_units;
     const uint32_t mask =
         (counting_.index_mask != 0) ? counting_.index_mask : queue_places - 1;
-    const uint32_t waiting =
-        (of.fifo_used - load(of.fifo->ci_cpu_addr)) & (of.fifo_units - 1);
-    if (of.fifo_units - waiting <= needed) {
-        return false;
+    const auto room = [&] {
+        return of.fifo_units -
+               ((of.fifo_used - of.fifo_consumed) & (of.fifo_units - 1));
+    };
+    if (room() <= needed) { /* else what the card writes need not be read */
+        of.fifo_consumed = load(of.fifo->ci_cpu_addr);
+        if (room() <= needed) {
+            return false;
+        }
     }
     order_stores();
     store(of.fifo->regs_cpu_addr, of.fifo->regs_offset,

@@ -45,9 +45,10 @@ struct queue_pair {
     receive_entry *receive = nullptr;
 
     /* Doorbells, which another queue pair's would get between. */
-    hbldv_usr_fifo *fifo = nullptr;
-    uint32_t fifo_units  = 0; /**< a power of two */
-    uint32_t fifo_used   = 0; /**< of these, since the beginning */
+    hbldv_usr_fifo *fifo   = nullptr;
+    uint32_t fifo_units    = 0; /**< a power of two */
+    uint32_t fifo_used     = 0; /**< of these, since the beginning */
+    uint32_t fifo_consumed = 0; /**< of these, when that was last asked */
 
     /* Entries since the beginning. */
     std::atomic<uint32_t> posted{0};

@@ -117,6 +117,26 @@ TEST_F(statistics, have_bytes_and_jobs_of_each_direction)
     }
 }
 
+TEST_F(statistics, have_a_node_for_each_port_in_use)
+{
+    copy_counts counts;
+    counts.show_in(&iface.super);
+    shim::port_offer offer;
+    offer.count        = 2;
+    offer.ends[0].port = 3;
+    offer.ends[1].port = 10;
+    counts.add("gaudi0", offer);
+    shim::port_watcher &ports = counts.ports_of("gaudi0");
+    ports.note_end(3, 4096, 0);
+    ports.note_end(3, 100, 0);
+    ports.note_end(10, 8, -5);
+    EXPECT_EQ(4196u, number("-gaudi0/port3", "bytes"));
+    EXPECT_EQ(2u, number("-gaudi0/port3", "messages"));
+    EXPECT_EQ(0u, number("-gaudi0/port3", "errors"));
+    EXPECT_EQ(0u, number("-gaudi0/port10", "bytes"));
+    EXPECT_EQ(1u, number("-gaudi0/port10", "errors"));
+}
+
 } // namespace
 
 } // namespace gaudi::base

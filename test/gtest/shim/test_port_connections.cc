@@ -308,6 +308,33 @@ TEST_F(port_connections, leave_out_a_port_that_is_down)
     EXPECT_EQ(0, std::memcmp(one->memory.data(), other->memory.data(), mebi));
 }
 
+TEST_F(port_connections, use_a_port_again_that_others_have_found_down)
+{
+    const std::string port = std::to_string(to_other->offer().ends[0].port);
+    auto second            = one->offer(other->card->module_id());
+    auto its_peer          = other->offer(one->card->module_id());
+    ASSERT_EQ(its_peer->connect(second->offer()), "");
+    ASSERT_EQ(second->connect(its_peer->offer()), "");
+    const auto deadline = clock_type::now() + long_enough;
+    {
+        const cut_wire down("0." + port);
+        ASSERT_EQ(
+            second->post(other->memory.va(), one->memory.va(), mebi, nullptr),
+            0);
+        while ((second->usable_ports() == 3) &&
+               (clock_type::now() < deadline)) {
+            dma_completion ended{};
+            (void)second->poll(&ended, 1);
+        }
+        EXPECT_EQ(to_other->usable_ports(), 2u);
+        second->close();
+    }
+    while ((to_other->usable_ports() < 3) && (clock_type::now() < deadline)) {
+        EXPECT_EQ(write(0, 0, 8), 0);
+    }
+    EXPECT_EQ(to_other->usable_ports(), 3u);
+}
+
 TEST_F(port_connections, fail_where_the_peer_has_nothing_mapped)
 {
     /* Without it, that resets the peer's card. */

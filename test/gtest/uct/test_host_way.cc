@@ -5,6 +5,7 @@
 #include "gtest/uct/peers.h"
 
 #include "common/ability.h"
+#include "common/denial.h"
 #include "common/namespaces.h"
 #include "common/process_state.h"
 
@@ -227,6 +228,66 @@ TEST_IN_CHILD(ports_way, moves_all_by_a_peer_that_sleeps, over_ports("sleeps"))
 TEST_IN_CHILD(ports_way, moves_all_by_a_peer_that_polls, over_ports("polls"))
 {
     move_all();
+}
+
+/* Host memory that a card has mapped is written and read by its ports. */
+TEST_IN_CHILD(ports_way, moves_host_memory_without_a_copy, over_ports())
+{
+    pair p;
+    guarded_buffer host(ipc_peer_bytes);
+    const registration mapped(p.ipc_md, host.data(), host.size());
+    for (unsigned round = 0; round < 2; ++round) { /* the first one connects */
+        const uint64_t before = moved_bytes();
+        counted_completion done[2];
+        fill_pattern(host.data(), host.size(), round);
+        p.target().start_put(host.data(), host.size(), p.remote(), &done[0]);
+        p.flush();
+        std::fill_n(host.data(), host.size(), 0);
+        p.target().start_get(host.data(), host.size(), p.remote(), &done[1]);
+        p.flush();
+        EXPECT_TRUE(ended_once(done[0]) && ended_once(done[1]));
+        EXPECT_TRUE(has_pattern(host.data(), host.size(), round));
+        EXPECT_EQ(before, moved_bytes());
+    }
+}
+
+namespace {
+
+std::atomic<unsigned> system_calls{0};
+
+} // namespace
+
+/* In a thread of its own: what is forbidden stays so. */
+TEST_IN_CHILD(ports_way, makes_no_system_call, over_ports())
+{
+    pair p;
+    const endpoint target = p.target();
+    device_buffer memory(p.copy_md, 4096);
+    ASSERT_NE(SIG_ERR, signal(SIGSYS, [](int) { ++system_calls; }));
+    const auto put_some = [&] {
+        counted_completion done[64];
+        for (counted_completion &each : done) {
+            (void)target.put_zcopy(memory.address, 8, p.remote(), &each);
+        }
+        while (!std::ranges::all_of(
+            done, [](const auto &each) { return each.calls == 1; })) {
+            p.tl->progress();
+        }
+    };
+    long trapped   = -1;
+    unsigned made  = 0;
+    unsigned known = 0;
+    std::thread([&] {
+        put_some(); /* connects */
+        trapped = trap_system_calls();
+        put_some();
+        made = system_calls;
+        (void)getppid();
+        known = system_calls;
+    }).join();
+    ASSERT_EQ(0, trapped);
+    EXPECT_EQ(0u, made);
+    EXPECT_EQ(1u, known) << "they are not counted";
 }
 
 TEST_IN_CHILD(host_way, is_taken_where_there_are_no_ports,

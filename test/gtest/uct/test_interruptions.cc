@@ -724,7 +724,9 @@ std::vector<interruption> all_interruptions()
         for (const unsigned begun : {0u, 4u}) {
             if (!each.of_ports.empty()) {
                 all.push_back({"ports", &each, begun});
-                all.push_back({ports_first, &each, begun});
+                if (begun != 0) {
+                    all.push_back({ports_first, &each, begun});
+                }
                 continue;
             }
             all.push_back({"host", &each, begun});

@@ -24,8 +24,11 @@ public:
         : over_(std::move(over)), peer_(peer)
     {}
 
-    /** Whether no port works any more. */
-    [[nodiscard]] bool is_down() const { return over_->usable_ports() == 0; }
+    /** Whether no port works any more, or one has failed. */
+    [[nodiscard]] bool is_down() const
+    {
+        return (over_->usable_ports() == 0) || over_->has_failed();
+    }
 
     /** Whether all ports do that lead to the other card; else, whether one made
      *  anew would have more. */

@@ -26,6 +26,10 @@ namespace {
  * wait. What else they ask for stays in their rings, so that whoever comes
  * later need not wait for it. */
 constexpr unsigned most_under_way = 8;
+
+/* The same of one client over ports, which lead to nobody else: all that it can
+ * ask for. */
+constexpr unsigned most_over_ports = 1024;
 /* Looks that find nothing before the thread sleeps: the next request of a
  * client that waits for the last one comes by then. */
 constexpr unsigned idle_looks = 100;
@@ -54,6 +58,11 @@ struct copy_server::session {
                 return each->has_posted() || (each->running() > 0);
             });
         return std::max(most_under_way / std::max(1u, unsigned(busy)), 1u);
+    }
+    [[nodiscard]] static bool may_start(const served_client &of, unsigned share)
+    {
+        return of.running() <
+               (of.is_next_over_ports() ? most_over_ports : share);
     }
 
     ~session()
@@ -229,7 +238,7 @@ unsigned copy_server::serve()
     base::transfer_engine &engine = *session_->engine;
     const unsigned share          = session_->share();
     for (const auto &each : session_->clients) {
-        while ((each->running() < share) &&
+        while (session::may_start(*each, share) &&
                each->start_next(engine, session_->domain)) {
             ++count;
         }
@@ -333,7 +342,8 @@ bool copy_server::may_sleep()
     const auto &clients = session_->clients;
     if (std::any_of(clients.begin(), clients.end(),
                     [share = session_->share()](const auto &each) {
-                        return each->has_posted() && (each->running() < share);
+                        return each->has_posted() &&
+                               session::may_start(*each, share);
                     }) ||
         (session_->engine->arm() != UCS_OK)) {
         set_sleeping(false);

@@ -66,6 +66,14 @@ public:
                 started_.load(std::memory_order_relaxed));
     }
 
+    /** Whether what it asks for next is a write over ports. */
+    [[nodiscard]] bool is_next_over_ports() const
+    {
+        return has_posted() &&
+               (request(started_.load(std::memory_order_relaxed)).kind ==
+                request_write);
+    }
+
     /** Whether there is something to do for it. */
     [[nodiscard]] bool is_waiting() const
     {
