@@ -328,7 +328,8 @@ unsigned dispatcher::collect(shim::dma_queue &queue)
 
         job.queue->in_flight -= job.length;
         /* Nobody else tells how ports there are. */
-        if (ucs_unlikely(status == UCS_ERR_IO_ERROR) &&
+        if (ucs_unlikely((status == UCS_ERR_IO_ERROR) ||
+                         (status == UCS_ERR_TIMED_OUT)) &&
             (job.queue->link != work_queue::no_link)) {
             job.owner->plan->by_owner->end(false);
         }
