@@ -327,12 +327,7 @@ unsigned dispatcher::collect(shim::dma_queue &queue)
         ucs_status_t status = job.queue->judge_end(job.length, ended[i].status);
 
         job.queue->in_flight -= job.length;
-        /* Nobody else tells how ports there are. */
-        if (ucs_unlikely((status == UCS_ERR_IO_ERROR) ||
-                         (status == UCS_ERR_TIMED_OUT)) &&
-            (job.queue->link != work_queue::no_link)) {
-            job.owner->plan->by_owner->end(false);
-        }
+        note_ports(job, status);
         if (read_backs::is_one(job)) {
             posted_.collect(job, status,
                             [&](dma_job &each) { finish(each, status); });

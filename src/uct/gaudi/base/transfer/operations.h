@@ -69,6 +69,17 @@ struct operation : transfer {
 [[nodiscard]] size_t next_job(const work_queue &queue, copy_kind kind,
                               size_t left, size_t piece_bytes);
 
+/** Where a get over ports has failed, have them replaced: nobody else tells how
+ *  the owner's are. */
+inline void note_ports(const dma_job &job, ucs_status_t status)
+{
+    if (ucs_unlikely((status == UCS_ERR_IO_ERROR) ||
+                     (status == UCS_ERR_TIMED_OUT)) &&
+        (job.queue->link != work_queue::no_link)) {
+        job.owner->plan->by_owner->end(false);
+    }
+}
+
 class operations {
 public:
     /** @param limit  Most records. */
