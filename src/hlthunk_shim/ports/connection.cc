@@ -46,13 +46,22 @@ std::string connection::open(port_device &over, unsigned peer,
 {
     const card_ports &place = over.place();
     std::unique_ptr<connection> made(new connection(over, options));
-    port_offer &offer = made->offer_;
-    offer.kind        = static_cast<uint32_t>(over.kind());
-    offer.own         = place.module_id;
-    offer.peer        = peer;
-    std::string why   = "no port leads to card " + std::to_string(peer) + " (" +
-                      place.map.name + ")";
-    for (const port_pair &each : place.map.between(place.module_id, peer)) {
+    port_offer &offer     = made->offer_;
+    offer.kind            = static_cast<uint32_t>(over.kind());
+    offer.own             = place.module_id;
+    offer.peer            = peer;
+    const bool is_outside = (peer == port_offer::outside);
+    std::string why       = is_outside
+                                ? "no port leads out of the box"
+                                : "no port leads to card " + std::to_string(peer);
+    why += " (" + place.map.name + ")";
+    std::vector<port_pair> ports = place.map.between(place.module_id, peer);
+    for (const unsigned each : place.map.external(place.module_id)) {
+        if (is_outside) {
+            ports.push_back({each, 0});
+        }
+    }
+    for (const port_pair &each : ports) {
         auto on  = std::make_unique<link>();
         on->over = over.find(each.own, why);
         on->own  = each.own;
@@ -85,18 +94,24 @@ connection::~connection()
 
 std::string connection::connect(const port_offer &peers)
 {
+    const bool is_outside = (offer_.peer == port_offer::outside);
     if ((peers.version != port_offer::current_version) ||
-        (peers.kind != offer_.kind) || (peers.own != offer_.peer) ||
-        (peers.peer != offer_.own) || (peers.count > peers.ends.size())) {
+        (peers.kind != offer_.kind) || (peers.count > peers.ends.size()) ||
+        (is_outside
+             ? (peers.peer != port_offer::outside)
+             : (peers.own != offer_.peer) || (peers.peer != offer_.own))) {
         return "the peer offers what is no end of this connection";
     }
-    std::string why = "the peer offers none of these ports";
+    std::string why   = "the peer offers none of these ports";
+    uint32_t position = 0; /* the same at both ends */
     for (auto &each : links_) {
         const auto *const last = peers.ends.begin() + peers.count;
         const auto *const end =
-            std::find_if(peers.ends.begin(), last, [&](const auto &offered) {
-                return offered.port == each->peer;
-            });
+            is_outside ? std::min(peers.ends.begin() + position++, last)
+                       : std::find_if(peers.ends.begin(), last,
+                                      [&](const auto &offered) {
+                                          return offered.port == each->peer;
+                                      });
         std::string fault;
         if (end != last) {
             fault = each->over->connect(each->pair, end->address);
