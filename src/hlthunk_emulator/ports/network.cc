@@ -3,6 +3,7 @@
 
 #include "hlthunk_emulator/settings.h"
 
+#include <bit>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -16,11 +17,11 @@ namespace gaudi::emu {
 
 namespace {
 
-/* Bits of a host: 13 of the box, 6 of the card, 5 of the port. Boxes begin with
- * 1: 127.0.0.1 is the machine's own. */
-constexpr unsigned port_bits = 5;
+/* Bits of a host: 16 of the box, 6 of the card, 2 of the port among the card's
+ * external ones. Boxes begin with 1: 127.0.0.1 is the machine's own. */
+constexpr unsigned port_bits = 2;
 constexpr unsigned card_bits = 6;
-constexpr uint32_t boxes     = (1u << 13) - 2;
+constexpr uint32_t boxes     = (1u << 16) - 2;
 
 /* HABANALABS_MAC_OUI_1 of the driver's hbl_cn.h. */
 constexpr std::array<uint8_t, 3> vendor = {0xb0, 0xfd, 0x0b};
@@ -75,7 +76,10 @@ struct socket_name {
 network_host host_of(port_end port)
 {
     const uint32_t box = 1 + hash(get_settings().node) % boxes;
-    return (((box << card_bits) | port.card) << port_bits) | port.port;
+    const uint32_t below =
+        ports_of(port.card).external & ((1u << port.port) - 1);
+    return (((box << card_bits) | port.card) << port_bits) |
+           static_cast<uint32_t>(std::popcount(below));
 }
 
 std::string ipv4_text(network_host host)

@@ -199,6 +199,7 @@ private:
                  const wire_end::room &bytes);
     bool receive_from_network(unsigned which);
     void answer(queue_pair &by);
+    void answer_over_network(queue_pair &by);
     void take_answer(unsigned which, const acknowledgement &answer);
     void end_message(queue_pair &of);
 

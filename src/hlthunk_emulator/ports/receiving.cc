@@ -138,7 +138,6 @@ void port_context::answer(queue_pair &by)
     const port_end own{card_, by.port};
     const acknowledgement what{by.dest_qpn, by.expected - 1};
     const auto peer = peer_of(own);
-    by.owes_answer  = false;
     if (by.is_loopback) {
         take_answer(by.port, what);
     } else if (!wires_.is_up(own)) {
@@ -146,12 +145,17 @@ void port_context::answer(queue_pair &by)
     } else if (peer.has_value()) {
         (void)wires_.to(*peer).put(what);
     } else if (by.dest_host.has_value()) {
-        packet head{};
-        head.qpn       = what.qpn;
-        head.number    = what.number;
-        by.owes_answer = ports_[by.port].network.send(*by.dest_host, head,
-                                                      nullptr) == -EAGAIN;
+        by.owes_answer = true; /* one for all that comes in a turn */
     }
+}
+
+void port_context::answer_over_network(queue_pair &by)
+{
+    packet head{};
+    head.qpn    = by.dest_qpn;
+    head.number = by.expected - 1;
+    by.owes_answer =
+        ports_[by.port].network.send(*by.dest_host, head, nullptr) == -EAGAIN;
 }
 
 void port_context::take_answer(unsigned which, const acknowledgement &answer)
@@ -260,7 +264,7 @@ bool port_context::run(clock::time_point now, clock::time_point &due_p)
         any |= receive_from_network(i);
         for (queue_pair *each : ports_[i].pairs) {
             if (each->owes_answer) {
-                answer(*each);
+                answer_over_network(*each);
             }
             if (each->posted != each->acknowledged) {
                 any |= send(*each, now, due_p);

@@ -23,10 +23,12 @@ constexpr uint8_t external = 9; /* port 8 of an HLS-2's cards */
 constexpr uint8_t by_mac   = 0; /* GIDs */
 constexpr uint8_t by_ip    = 3;
 
+/* Beside the one of this process. */
 environment in_box(const std::string &name, environment more = {})
 {
     more.emplace_back("HLTHUNK_EMU_PORTS", "all");
-    more.emplace_back("HLTHUNK_EMU_NODE", name);
+    more.emplace_back("HLTHUNK_EMU_NODE",
+                      std::getenv("HLTHUNK_EMU_NODE") + ("-" + name));
     return more;
 }
 

@@ -644,7 +644,9 @@ protected:
         child_options as{
             .environment = {{"OFFER_OF_PARENT", to_hex(to_child->offer())}}};
         if (GetParam() == outside) {
-            as.environment.emplace_back("HLTHUNK_EMU_NODE", "another");
+            const char *box = getenv("HLTHUNK_EMU_NODE");
+            as.environment.emplace_back("HLTHUNK_EMU_NODE",
+                                        std::string(box) + "-another");
             as.environment.emplace_back("FROM_OUTSIDE", "y");
         }
         child.emplace("is_written_to_over_ports", as);
