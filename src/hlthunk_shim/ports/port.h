@@ -81,6 +81,9 @@ public:
 
     [[nodiscard]] unsigned number() const { return number_; }
 
+    /** What peers reach it by. */
+    [[nodiscard]] const ibv_gid &gid() const { return gid_; }
+
     /** Whether its link was up when it was last looked at; new writes leave it
      *  out when it was not. */
     [[nodiscard]] bool is_up() const

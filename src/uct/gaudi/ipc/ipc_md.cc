@@ -44,6 +44,11 @@ ucs_config_field_t memory_domain::config_table[] = {
      "         of UCX that reaches other processes on the machine, beside tcp",
      offsetof(config, host), UCS_CONFIG_TYPE_TERNARY_AUTO},
 
+    {"BOXES", "n",
+     "Whether messages may go to processes in other boxes over the external\n"
+     "ports of cards: device \"boxes\". It has no events to sleep for.",
+     offsetof(config, boxes), UCS_CONFIG_TYPE_BOOL},
+
     {nullptr, nullptr, nullptr, 0, {}}};
 
 void memory_domain::set_timeouts(const config &config)
@@ -74,6 +79,7 @@ ucs_status_t memory_domain::open(const config &config,
     }
     exported_memory::let_go_of_freed_memory();
     set_timeouts(config);
+    leaves_box_ = (config.boxes != 0);
     remote_buffers::instance().open(config.cache);
     copy_server::instance().open();
     domain->moves_host_ = base::is_to_move_host(config.host);
