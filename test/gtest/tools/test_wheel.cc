@@ -5,6 +5,8 @@
 #include "gtest/tools/perftest.h"
 #include "gtest/tools/wheel.h"
 
+#include <csignal>
+
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -75,6 +77,16 @@ protected:
         }
     }
 };
+
+/* Two UCX in a process may end it without the module: a libucs makes itself
+ * global with its modules (ucs_modules_load), such as Debian 13's for fuse, and
+ * the other one's constructor then calls ucs_init of that a second time. */
+bool has_met_another_ucx(const process_result &result)
+{
+    return (result.signal == SIGABRT) &&
+           !lines_with(result.output, "`!ucs_debug_initialized' failed")
+                .empty();
+}
 
 class wheel_of : public wheel,
                  public ::testing::WithParamInterface<wheel_names> {
@@ -199,22 +211,33 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(wheel_perftest, sends_device_memory)
 {
     const made_wheel made(hashed);
+    const std::string program = made.program(installed("ucx_perftest"));
+    /* One of MPI: Open MPI has the system's UCX. */
+    if (has_met_another_ucx(run({program, "-h"}, with()))) {
+        EXPECT_TRUE(has_met_another_ucx(emulated({program, "-h"})));
+        return;
+    }
     expect_success({.test    = "tag_bw",
                     .memory  = "gaudi",
                     .size    = "1048576",
                     .tls     = "gaudi_ipc",
-                    .program = made.program(installed("ucx_perftest"))});
+                    .program = program});
 }
 
 /* A program's own UCX stays as it is when a wheel's is the first to be used. */
 TEST_F(wheel, gets_the_transports_beside_another_ucx)
 {
     const made_wheel made(hashed);
-    const process_result result =
-        emulated({"python3", "-c",
-                  "import ctypes as c\n"
-                  "other = c.CDLL('libucp.so.0')\n" +
-                      opening(made.library("ucp")) + python_prints_context});
+    const arguments command     = {"python3", "-c",
+                                   "import ctypes as c\n"
+                                       "other = c.CDLL('libucp.so.0')\n" +
+                                       opening(made.library("ucp")) +
+                                       python_prints_context};
+    const process_result result = emulated(command);
+    if (has_met_another_ucx(run(command, with()))) {
+        EXPECT_TRUE(has_met_another_ucx(result)) << result.output;
+        return;
+    }
     EXPECT_TRUE(is_quiet_success(result, {"gaudi_copy"}));
 }
 
