@@ -40,7 +40,7 @@ constexpr unsigned life_s = 80;
 /* Nothing here takes as long as that, unless it hangs. */
 constexpr auto patience = 20s;
 /* For what is on its way when the other side has ended. */
-constexpr auto grace = 300ms;
+constexpr auto grace = 100ms;
 /* Of a connection that is of no use any more until there is another one. */
 constexpr ptrdiff_t more_files   = 1;
 constexpr unsigned of_each_pair  = 2;
@@ -227,14 +227,16 @@ private:
             }
         }
         const time_point end = now() + grace;
-        bool closed          = false;
+        const bool may_hang =
+            !errors_ && ((ended() < all_.size()) || (heard_ == 0));
+        bool closed = false;
         wait(
             [&] {
                 closed =
                     (ended() == all_.size()) &&
                     (!UCS_PTR_IS_PTR(closing_) ||
                      (ucp_request_check_status(closing_) != UCS_INPROGRESS));
-                return closed || (!errors_ && (now() > end));
+                return closed || (may_hang && (now() > end));
             },
             "closing");
         if (closed && UCS_PTR_IS_PTR(closing_)) {
@@ -298,14 +300,18 @@ int main(int argc, char **argv)
             "ucp_interruptions client|server BYTES peer|none EVENT...");
     }
     player here(argv[1], std::stoul(argv[2]), std::string(argv[3]) == "peer");
-    bool goes_on     = true;
     ptrdiff_t before = 0;
-    for (int i = 4; goes_on && (i < argc); ++i) {
-        goes_on = here.play(event(argv[i]));
-        if (i == 5) {
-            before = count().files;
-        } else if (goes_on && (i > 5)) {
-            here.expect_files(before);
+    for (int i = 4; i < argc; ++i) {
+        const bool goes_on = here.play(event(argv[i]));
+        if (i + 1 < argc) {
+            if (!goes_on) {
+                die("the endpoint", "is not closed");
+            }
+            if (i == 5) {
+                before = count().files;
+            } else if (i > 5) {
+                here.expect_files(before);
+            }
         }
     }
     std::puts("all ended");
