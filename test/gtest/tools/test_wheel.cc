@@ -88,6 +88,14 @@ bool has_met_another_ucx(const process_result &result)
                 .empty();
 }
 
+/* Whether it does, and therefore with the module, too. */
+bool ends_as_stock(const process_result &without, const process_result &result)
+{
+    const bool ends = has_met_another_ucx(without);
+    EXPECT_TRUE(!ends || has_met_another_ucx(result)) << result.output;
+    return ends;
+}
+
 class wheel_of : public wheel,
                  public ::testing::WithParamInterface<wheel_names> {
 protected:
@@ -213,8 +221,8 @@ TEST_F(wheel_perftest, sends_device_memory)
     const made_wheel made(hashed);
     const std::string program = made.program(installed("ucx_perftest"));
     /* One of MPI: Open MPI has the system's UCX. */
-    if (has_met_another_ucx(run({program, "-h"}, with()))) {
-        EXPECT_TRUE(has_met_another_ucx(emulated({program, "-h"})));
+    if (ends_as_stock(run({program, "-h"}, with()),
+                      emulated({program, "-h"}))) {
         return;
     }
     expect_success({.test    = "tag_bw",
@@ -234,8 +242,7 @@ TEST_F(wheel, gets_the_transports_beside_another_ucx)
                                        opening(made.library("ucp")) +
                                        python_prints_context};
     const process_result result = emulated(command);
-    if (has_met_another_ucx(run(command, with()))) {
-        EXPECT_TRUE(has_met_another_ucx(result)) << result.output;
+    if (ends_as_stock(run(command, with()), result)) {
         return;
     }
     EXPECT_TRUE(is_quiet_success(result, {"gaudi_copy"}));
@@ -244,10 +251,14 @@ TEST_F(wheel, gets_the_transports_beside_another_ucx)
 TEST_F(wheel, that_is_the_second_ucx_is_told_once_that_it_gets_none)
 {
     const made_wheel made(hashed);
-    const std::string wheels = opening(made.library("ucp"));
-    const process_result result =
-        emulated({"python3", "-c",
-                  python_opens_ucx + wheels + wheels + python_prints_context});
+    const std::string wheels    = opening(made.library("ucp"));
+    const arguments command     = {"python3", "-c",
+                                   python_opens_ucx + wheels + wheels +
+                                       python_prints_context};
+    const process_result result = emulated(command);
+    if (ends_as_stock(run(command, with()), result)) {
+        return;
+    }
     EXPECT_TRUE(exited_with(0, result, {}, {"gaudi_copy"}));
     const auto lines = lines_with(result.output, "ucx-gaudi: ");
     ASSERT_EQ(1u, lines.size()) << result.output;
@@ -261,16 +272,23 @@ TEST_F(wheel, that_is_the_second_ucx_is_told_once_that_it_gets_none)
 TEST_F(wheel, gets_those_that_were_put_in_where_all_others_see_another_ucx)
 {
     const made_wheel made(hashed);
+    const arguments command = {
+        "python3", "-c",
+        "import ctypes as c, os\n"
+        "other = c.CDLL('libucp.so.0', mode=c.RTLD_GLOBAL)\n" +
+            opening(made.library("ucp"),
+                    ", mode=os.RTLD_NOW | os.RTLD_DEEPBIND") +
+            python_prints_context};
+    const process_result without = run(command, alone());
     ASSERT_TRUE(exited_with(0, put_into(made.folder())));
-    const process_result result =
-        run({"python3", "-c",
-             "import ctypes as c, os\n"
-             "other = c.CDLL('libucp.so.0', mode=c.RTLD_GLOBAL)\n" +
-                 opening(made.library("ucp"),
-                         ", mode=os.RTLD_NOW | os.RTLD_DEEPBIND") +
-                 python_prints_context},
-            alone());
-    EXPECT_TRUE(is_quiet_success(result, {"gaudi_copy"}));
+    const process_result result = run(command, alone());
+    if (ends_as_stock(without, result)) {
+        return;
+    }
+    /* Debian 13's module for fuse complains of two when they end. */
+    EXPECT_TRUE(is_quiet_success(without)
+                    ? is_quiet_success(result, {"gaudi_copy"})
+                    : exited_with(0, result, {"gaudi_copy"}));
 }
 
 /* Not by the names of its libraries. */
