@@ -74,7 +74,7 @@ GAUDI_CHILD(outlives_its_peer)
 {
     port_card card;
     port_user::options as;
-    as.timeout = 8;
+    as.timeout = 12;
     {
         remote there;
         port_user user(card, 1, as);
@@ -182,7 +182,7 @@ TEST(emu_port_processes, a_write_arrives_in_another_process)
 TEST(emu_port_processes, a_peer_that_is_killed_is_an_error_after_all_retries)
 {
     EXPECT_TRUE(child_passes("outlives_its_peer",
-                             {{{"HLTHUNK_EMU_PORT_RETRIES", "3"}}}));
+                             {{{"HLTHUNK_EMU_PORT_RETRIES", "60"}}}));
 }
 
 TEST(emu_port_processes, messages_wait_for_a_peer_that_comes_late)

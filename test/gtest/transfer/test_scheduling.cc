@@ -189,8 +189,11 @@ TEST_F(scheduling, reads_of_several_cards_are_short)
     const uint64_t before = jobs();
     ASSERT_EQ(UCS_INPROGRESS,
               engine->start(domain, near->data(), far->at(0), large, &done[0]));
+    const uint64_t of_one = jobs();
     ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, near->data(), other->at(0),
                                             large, &done[1]));
+    engine->progress();
+    EXPECT_GT(jobs(), of_one) << "which does not wait for the first card";
     pause(card(0), false);
     flush();
     EXPECT_GE(jobs() - before, large / piece);

@@ -23,7 +23,7 @@ ucs_config_field_t memory_domain::config_table[] = {
     {"CACHE_MAX_SIZE", "inf", "The same, in bytes.",
      offsetof(config, cache.max_bytes), UCS_CONFIG_TYPE_MEMUNITS},
 
-    {"TIMEOUT", "1s",
+    {"TIMEOUT", "10s",
      "How long another process may take to answer when it is asked for files:\n"
      "a connection, or the first use of its memory. At most an hour.",
      offsetof(config, timeout), UCS_CONFIG_TYPE_TIME},

@@ -77,20 +77,18 @@ bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
 {
     work_queue &queue    = *copy.queue;
     const copy_kind kind = queue.kind_of(copy.is_imported);
-    const bool is_read   = (kind == copy_kind::card_to_card_in);
-    const uint64_t few   = is_read ? most_to_read(queue) : UINT64_MAX;
-    if (queue.in_flight >= std::min(queue.window, few)) {
+    const size_t length  = next_job(queue, kind, copy.left, piece_bytes_);
+    if (length == 0) {
         return false;
     }
     job_ptr job = queue.home->take_job();
     if (job == nullptr) {
         return false;
     }
-    job->owner  = &owner;
-    job->queue  = &queue;
-    job->kind   = kind;
-    job->length = std::min(
-        {copy.left, piece_bytes_, (few == UINT64_MAX) ? SIZE_MAX : short_read});
+    job->owner          = &owner;
+    job->queue          = &queue;
+    job->kind           = kind;
+    job->length         = length;
     job->peer           = copy.peer;
     job->step           = posted_step::written;
     job->is_followed    = false;

@@ -8,10 +8,18 @@ namespace gaudi::base {
 
 namespace {
 
-/* Whether what waits for a queue is of more than one card of others. */
-bool reads_several(const work_queue &queue)
+/* A read of several cards' memory in turn, and how many bytes of such each
+ * queue of the own card has. What one card is slow to answer keeps one queue;
+ * the others go on. */
+constexpr size_t short_read  = size_t{128} << 10;
+constexpr size_t short_reads = 2 * short_read;
+
+/* Whether a job is such a read: what waits is of more than one card. */
+bool is_read_in_turn(const work_queue &queue, copy_kind kind)
 {
-    if (queue.waiting.next == queue.waiting.prev) { /* at most one */
+    if ((kind != copy_kind::card_to_card_in) ||
+        (queue.home->others() != nullptr) ||
+        (queue.waiting.next == queue.waiting.prev)) { /* at most one */
         return false;
     }
     const auto &first   = *ucs_list_head(&queue.waiting, operation, in_queue);
@@ -29,10 +37,8 @@ int submit(const work_queue &queue, dma_job &job, uint64_t dst, uint64_t src)
     owner_queue *others = queue.home->others();
     uint64_t id;
     return ucs_likely(others == nullptr)
-               ? (((job.kind == copy_kind::card_to_card_in) &&
-                   reads_several(queue))
-                      ? queue.home->idlest()
-                      : *queue.dma)
+               ? (is_read_in_turn(queue, job.kind) ? queue.home->idlest()
+                                                   : *queue.dma)
                      .submit(dst, src, job.length, &job, id)
            : (queue.link != work_queue::no_link)
                ? others->ask_over_ports(*job.owner->plan->remote, queue.link,
@@ -41,9 +47,16 @@ int submit(const work_queue &queue, dma_job &job, uint64_t dst, uint64_t src)
                              &job);
 }
 
-uint64_t most_to_read(const work_queue &queue)
+size_t next_job(const work_queue &queue, copy_kind kind, size_t left,
+                size_t piece_bytes)
 {
-    return reads_several(queue) ? 6 * short_read : UINT64_MAX;
+    const size_t piece = std::min(left, piece_bytes);
+    if (is_read_in_turn(queue, kind)) {
+        const size_t read = std::min(piece, short_read);
+        return (queue.home->idlest().outstanding() < short_reads / read) ? read
+                                                                         : 0;
+    }
+    return (queue.in_flight < queue.window) ? piece : 0;
 }
 
 namespace {

@@ -62,13 +62,12 @@ struct operation : transfer {
 [[nodiscard]] int submit(const work_queue &queue, dma_job &job, uint64_t dst,
                          uint64_t src);
 
-inline constexpr size_t short_read = size_t{128} << 10;
-
-/** How many bytes of other cards' memory a queue may have read at a time. While
- *  one card serves somebody else, the next one has its turn: where what waits
- *  is of several, it is read in pieces of @ref short_read, and few.
- *  @return UINT64_MAX: no limit. */
-[[nodiscard]] uint64_t most_to_read(const work_queue &queue);
+/** The next job of a copy: at most @a piece_bytes of what is @a left. What is
+ *  read of several other cards takes turns in short pieces: while one of them
+ *  serves somebody else, the next one has its turn.
+ *  @return Bytes; 0: the queue takes none now. */
+[[nodiscard]] size_t next_job(const work_queue &queue, copy_kind kind,
+                              size_t left, size_t piece_bytes);
 
 class operations {
 public:
