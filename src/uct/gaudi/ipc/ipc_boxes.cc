@@ -57,8 +57,7 @@ std::string find_box_port(const base::held_cards &cards, base::card *&card_p,
     return why;
 }
 
-/* --- interfaces
- * -------------------------------------------------------------*/
+/* --- interfaces ------------------------------------------------------------*/
 
 bool box_transport::is_of(const char *name)
 {
@@ -174,8 +173,7 @@ bool box_transport::is_connected(uct_ep_h ep, const uct_iface_addr_t *address)
     return to_box_ep(ep)->peer == to;
 }
 
-/* --- progress
- * ---------------------------------------------------------------*/
+/* --- progress --------------------------------------------------------------*/
 
 unsigned box_interface::accept()
 {
