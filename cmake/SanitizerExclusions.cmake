@@ -110,7 +110,8 @@ foreach(pattern "library/check_of_faults.are_named/wide"
     "the runtime itself ends a step that crashes")
 endforeach()
 foreach(test "gaudi_gtest_emu emu_port_processes.*"
-    "gaudi_gtest_shim port_connections*.*" "gaudi_gtest_uct ports_way.*"
+    "gaudi_gtest_emu emu_port_networks.*"
+    "gaudi_gtest_shim *port_connections*.*" "gaudi_gtest_uct ports_way.*"
     "gaudi_gtest_uct over/interruptions.*/ports_*"
     "gaudi_gtest_uct over/killed_users.*/ports")
   separate_arguments(words UNIX_COMMAND "${test}")

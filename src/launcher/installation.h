@@ -114,8 +114,7 @@ void choose_links(installation &files, const found_ucx &ucx);
  *  as long as they run. */
 problems make_links(const installation &files, loading how);
 
-/* --- the environment in which a program finds the transports
- * ----------------*/
+/* --- the environment in which a program finds the transports ---------------*/
 
 /** Names and values. */
 using variables = std::vector<std::pair<std::string, std::string>>;

@@ -201,17 +201,17 @@ struct port_side : route_end {
         must_hold(why.empty(), why);
     }
 
-    void make_connection(const port_side &peer)
+    std::string make_connection(unsigned peer)
     {
         doing("making queue pairs on " + name);
-        must_work(shim::connection::open(*ports, peer.device().module_id(), {},
-                                         connection));
+        connection.reset();
+        return shim::connection::open(*ports, peer, {}, connection);
     }
 
-    void connect(const port_side &peer)
+    std::string connect(const port_side &peer)
     {
         doing("connecting queue pairs on " + name);
-        must_work(connection->connect(peer.connection->offer()));
+        return connection->connect(peer.connection->offer());
     }
 
     std::unique_ptr<shim::port_device> ports;
@@ -233,6 +233,30 @@ void write_over_ports(port_side &from, port_side &to, size_t size,
     }
     must_succeed(ended.status);
     require_same(to.read(to.memory, size).data(), text);
+}
+
+/* @return How many ports were used. */
+std::string write_both_ways(port_side &one, port_side &other)
+{
+    unsigned seed = 1;
+    for (const size_t size : {port_bytes_of_one, port_bytes_of_all}) {
+        write_over_ports(one, other, size, seed++);
+        write_over_ports(other, one, size, seed++);
+    }
+    return std::to_string(one.connection->usable_ports());
+}
+
+/* Between two cards of one box, whose external ports need not be of one
+ * network: no error. */
+std::string try_external_ports(port_side &one, port_side &other)
+{
+    constexpr unsigned outside = shim::port_offer::outside;
+    std::string why            = one.make_connection(outside);
+    why = why.empty() ? other.make_connection(outside) : why;
+    why = why.empty() ? other.connect(one) : why;
+    why = why.empty() ? one.connect(other) : why;
+    return why.empty() ? "and by " + write_both_ways(one, other) + " external"
+                       : "by no external: " + why;
 }
 
 std::string try_ports(const subject &with)
@@ -263,22 +287,19 @@ std::string try_ports(const subject &with)
         end_step(verdict::absent,
                  "no port leads from one to the other (" + map + ")");
     }
-    one.make_connection(other);
-    other.make_connection(one);
-    other.connect(one);
-    one.connect(other);
-    unsigned seed = 1;
-    for (const size_t size : {port_bytes_of_one, port_bytes_of_all}) {
-        write_over_ports(one, other, size, seed++);
-        write_over_ports(other, one, size, seed++);
-    }
-    const std::string count = std::to_string(one.connection->usable_ports());
+    port_side::must_work(one.make_connection(other.device().module_id()));
+    port_side::must_work(other.make_connection(one.device().module_id()));
+    port_side::must_work(other.connect(one));
+    port_side::must_work(one.connect(other));
+    const std::string count    = write_both_ways(one, other);
+    const std::string external = try_external_ports(one, other);
     for (port_side *each : {&one, &other}) {
         each->connection.reset();
         each->ports.reset();
         each->close();
     }
-    return "8 bytes and 1 MiB both ways by " + count + " ports (" + map + ")";
+    return "8 bytes and 1 MiB both ways by " + count + " ports (" + map +
+           "), " + external;
 }
 
 /* --- bandwidth -------------------------------------------------------------*/

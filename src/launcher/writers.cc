@@ -264,7 +264,8 @@ cJSON *json_link(const gaudi::shim::port_link &one)
                            : (one.end.leads_to == kind::external) ? "external"
                                                                   : "nothing")},
          {"module_id", number(one.end.module_id)},
-         {"peer_port", number(one.end.port)}});
+         {"peer_port", number(one.end.port)},
+         {"address", json_or_null(one.address)}});
 }
 
 cJSON *json_card(const card &one)

@@ -9,7 +9,6 @@
 #include "uct/gaudi/base/cards/device_list.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/ucx/status.h"
-#include "util/text.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -36,15 +35,15 @@ ucs_status_t list_cards(const shim::driver &driver,
     if (error.empty() && !visible.cards.empty()) {
         const auto selected =
             base::select_devices(base::config().devices, visible);
-        error = selected.error;
+        if (!selected.error.empty()) {
+            error = card_table::setting_of_devices() + selected.error;
+        }
         for (const size_t place : selected.cards) {
             cards.push_back(visible.cards[place]);
         }
     }
     if (!error.empty()) {
-        ucs_error("gaudi: cannot list cards: %s",
-                  util::to_printable(error).c_str());
-        return UCS_ERR_INVALID_PARAM;
+        return card_table::instance().report_setting(error);
     }
     for (const card *open : opened) {
         const bool is_listed = std::any_of(

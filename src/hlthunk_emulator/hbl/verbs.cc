@@ -116,8 +116,7 @@ HBL_PUBLIC const char *HBL_VERB(get_device_name)(ibv_device *device)
 }
 
 /* The provider opens the card itself then, and has the driver set up every
- * port, external ones too, which fails here as it does where one of them is
- * down. */
+ * port, external ones too, which fails where one of them is down. */
 HBL_PUBLIC ibv_context *HBL_VERB(open_device)(ibv_device *)
 {
     (void)not_supported("open_device of plain verbs");
@@ -171,22 +170,21 @@ HBL_PUBLIC int HBL_VERB(query_port)(ibv_context *context, uint8_t port,
 HBL_PUBLIC int HBL_VERB(query_gid)(ibv_context *context, uint8_t port,
                                    int index, ibv_gid *gid)
 {
-    ibv_port_attr known{};
-    const int ret = calls().query_port(own(context).id, port, known);
-    if ((ret != 0) || (index < 0)) {
-        return result((ret != 0) ? ret : -EINVAL), -1;
-    }
-    /* hbl_ib_query_gid; external ports have no addresses here. */
-    std::memset(gid->raw, (known.state == IBV_PORT_ACTIVE) ? 0xff : 0,
-                sizeof(gid->raw));
-    return 0;
+    int type = 0;
+    const int ret =
+        (index < 0)
+            ? -EINVAL
+            : calls().query_gid(own(context).id, port,
+                                static_cast<unsigned>(index), *gid, type);
+    return (ret == 0) ? 0 : (result(ret), -1);
 }
 
-HBL_PUBLIC int HBL_VERB(query_gid_type)(ibv_context *, uint8_t, unsigned,
-                                        int *type)
+HBL_PUBLIC int HBL_VERB(query_gid_type)(ibv_context *context, uint8_t port,
+                                        unsigned index, int *type)
 {
-    *type = 0; /* IBV_GID_TYPE_IB: internal ports are plain InfiniBand */
-    return 0;
+    ibv_gid gid;
+    const int ret = calls().query_gid(own(context).id, port, index, gid, *type);
+    return (ret == 0) ? 0 : (result(ret), -1);
 }
 
 HBL_PUBLIC int HBL_VERB(resolve_eth_l2_from_gid)(ibv_context *, ibv_ah_attr *,

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstring>
 
 #include <unistd.h>
 
@@ -45,8 +46,14 @@ port_context::port_context(unsigned card, const node_id &node, uint32_t ports,
       watch_(port_watch::create(card))
 {
     for (unsigned i = 0; i < ports_of_card; ++i) {
-        wires_.to({card_, i}).clear();
-        ports_[i].was_up = wires_.is_up({card_, i});
+        const port_end own{card_, i};
+        wires_.to(own).clear();
+        ports_[i].was_up = wires_.is_up(own);
+        const int ret    = leads_out(own) ? ports_[i].network.open(own) : 0;
+        if (ret != 0) {
+            log("accel%u: port %u is down: its address, %s, cannot be had: %s",
+                card, i, ipv4_text(host_of(own)).c_str(), std::strerror(-ret));
+        }
     }
 }
 
@@ -92,13 +99,14 @@ unsigned port_context::find_port(unsigned number) const
 }
 
 /* hbl_cn_cmd_port_check: internal ports are always open, external ones when
- * their network interface is up; here they have none. */
+ * their network interface is up. */
 int port_context::check_open(unsigned which) const
 {
     if (which == no_port) {
         return -EINVAL;
     }
-    const bool is_open = ((ports_of(card_).external >> which) & 1) == 0;
+    const bool is_open = (((ports_of(card_).external >> which) & 1) == 0) ||
+                         ports_[which].network.is_open();
     if (!is_open) {
         log("accel%u: port %u leads out of the box, and is down", card_, which);
     }
@@ -112,18 +120,37 @@ int port_context::query_port(unsigned number, ibv_port_attr &attr_p) const
     if (which == no_port) {
         return -EINVAL;
     }
-    const bool is_open  = (check_open(which) == 0);
-    attr_p              = {};
-    attr_p.state        = is_open ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
-    attr_p.max_mtu      = IBV_MTU_4096; /* verbs have no larger one */
-    attr_p.active_mtu   = IBV_MTU_4096;
-    attr_p.gid_tbl_len  = is_open ? 1 : 13;
+    const bool is_open = (check_open(which) == 0);
+    attr_p             = {};
+    attr_p.state       = is_open ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+    attr_p.max_mtu     = IBV_MTU_4096; /* verbs have no larger one */
+    attr_p.active_mtu  = IBV_MTU_4096;
+    attr_p.gid_tbl_len =
+        (((ports_of(card_).external >> which) & 1) == 0) ? 1 : 13;
     attr_p.max_msg_sz   = longest_message;
     attr_p.pkey_tbl_len = 1;
     attr_p.active_width = 16; /* 2X: 50 Gbit/s each, or 100 */
     attr_p.active_speed = is_gaudi3_ ? 128 : 64;
     attr_p.phys_state   = wires_.is_up({card_, which}) ? 5 : 3;
     attr_p.link_layer   = IBV_LINK_LAYER_ETHERNET;
+    return 0;
+}
+
+/* hbl_ib_query_gid of internal ports; those of others Linux keeps. */
+int port_context::query_gid(unsigned number, unsigned index, ibv_gid &gid_p,
+                            int &type_p) const
+{
+    const unsigned which = find_port(number);
+    if (which == no_port) {
+        return -EINVAL;
+    }
+    const bool is_open = (check_open(which) == 0);
+    if (!ports_[which].network.is_open() ||
+        !find_gid({card_, which}, index, gid_p, type_p)) {
+        std::memset(gid_p.raw, (is_open && (index == 0)) ? 0xff : 0,
+                    sizeof(gid_p.raw));
+        type_p = gid_is_roce_v1; /* internal ports are plain InfiniBand */
+    }
     return 0;
 }
 

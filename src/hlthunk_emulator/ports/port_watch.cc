@@ -44,12 +44,14 @@ shared_part part(shared_part first, unsigned port)
 route route_of(port_end from, const send_wqe &wqe)
 {
     using enum shared_part;
-    const port_end to = peer_of(from).value_or(from);
+    const auto to = peer_of(from);
     route needs;
     needs.add(from.card, part(first_port_out, from.port));
-    needs.add(to.card, part(first_port_in, to.port));
     needs.add(from.card, is_of_device(wqe.local) ? hbm : to_card);
-    needs.add(to.card, is_of_device(wqe.remote) ? hbm : from_card);
+    if (to.has_value()) { /* else the other side is of no model's box */
+        needs.add(to->card, part(first_port_in, to->port));
+        needs.add(to->card, is_of_device(wqe.remote) ? hbm : from_card);
+    }
     return needs;
 }
 
@@ -130,18 +132,22 @@ void port_watch::end(port_end from, uint32_t qpn, uint32_t number,
         return;
     }
     /* Without a model messages of a port overlap. */
-    model_time &before = ended_[from.port];
-    began              = std::max(began, before);
-    ended              = std::max(began, ended);
-    before             = ended;
-    const port_end to  = peer_of(from).value_or(from);
+    model_time &before     = ended_[from.port];
+    began                  = std::max(began, before);
+    ended                  = std::max(began, ended);
+    before                 = ended;
+    const auto to          = peer_of(from);
+    const std::string name = to.has_value()
+                                 ? "to gaudi" + std::to_string(to->card) +
+                                       " port " + std::to_string(to->port)
+                                 : "to the network";
     rows_.add_event(
         R"({"ph":"X","cat":"port",%s,"ts":%s,"dur":%s,)"
-        R"("name":"to gaudi%u port %u","args":{"bytes":%u,"source":"0x%lx",)"
+        R"("name":"%s","args":{"bytes":%u,"source":"0x%lx",)"
         R"("destination":"0x%lx","qp":%u,"wqe":%u,"process":"%s"}})",
         rows_.row_of(queue_of(from.port), "port " + std::to_string(from.port))
             .c_str(),
-        time_text(began).text, time_text(ended - began).text, to.card, to.port,
+        time_text(began).text, time_text(ended - began).text, name.c_str(),
         wqe.size, wqe.local, wqe.remote, qpn, number,
         rows_.file()->process().c_str());
     rows_.hand_over();

@@ -93,7 +93,7 @@ void port_context::receive(unsigned which, const packet &head,
     const bool is_last = (head.size - head.offset == head.bytes);
     if (head.number != to->expected) {
         if (is_last && (static_cast<int32_t>(head.number - to->expected) < 0)) {
-            answer(*to, to->expected - 1); /* it came already */
+            answer(*to); /* it came already */
         }
         return;
     }
@@ -132,17 +132,33 @@ void port_context::receive(unsigned which, const packet &head,
         complete(to->created.receive_cq, to->qpn, false, head.index, head.tag,
                  head.size);
     }
-    answer(*to, head.number);
+    answer(*to);
 }
 
-void port_context::answer(const queue_pair &by, uint32_t number)
+/* To all that has arrived. */
+void port_context::answer(queue_pair &by)
 {
-    const acknowledgement what{by.dest_qpn, number};
+    const port_end own{card_, by.port};
+    const acknowledgement what{by.dest_qpn, by.expected - 1};
+    const auto peer = peer_of(own);
     if (by.is_loopback) {
         take_answer(by.port, what);
-    } else if (wires_.is_up({card_, by.port})) {
-        (void)wires_.to(*peer_of({card_, by.port})).put(what);
+    } else if (!wires_.is_up(own)) {
+        return;
+    } else if (peer.has_value()) {
+        (void)wires_.to(*peer).put(what);
+    } else if (by.dest_host.has_value()) {
+        by.owes_answer = true; /* one for all that comes in a turn */
     }
+}
+
+void port_context::answer_over_network(queue_pair &by)
+{
+    packet head{};
+    head.qpn    = by.dest_qpn;
+    head.number = by.expected - 1;
+    by.owes_answer =
+        ports_[by.port].network.send(*by.dest_host, head, nullptr) == -EAGAIN;
 }
 
 void port_context::take_answer(unsigned which, const acknowledgement &answer)
@@ -195,6 +211,28 @@ void port_context::end_message(queue_pair &of)
     }
 }
 
+/* What comes by the network, by the machine's own sockets. */
+bool port_context::receive_from_network(unsigned which)
+{
+    const network_port &from = ports_[which].network;
+    packet head;
+    std::array<char, packet_bytes> bytes;
+    unsigned done = 0;
+    while (from.is_open() && (done < packets_in_turn) && !is_gone_ &&
+           from.receive(head, bytes)) {
+        ++done;
+        if (!wires_.is_up({card_, which})) {
+            continue;
+        }
+        if (head.size == 0) {
+            take_answer(which, {head.qpn, head.number});
+        } else {
+            receive(which, head, {bytes.data(), head.bytes, nullptr});
+        }
+    }
+    return done > 0;
+}
+
 /* --- the engine's turn
  * -------------------------------------------------------- */
 
@@ -216,9 +254,9 @@ bool port_context::run(clock::time_point now, clock::time_point &due_p)
             continue;
         }
         wire_end &wire = wires_.to({card_, i});
-        acknowledgement answer;
-        while (!wire.is_empty() && wire.take(answer)) {
-            take_answer(i, answer);
+        acknowledgement arrived;
+        while (!wire.is_empty() && wire.take(arrived)) {
+            take_answer(i, arrived);
             any = true;
         }
         packet head;
@@ -230,7 +268,11 @@ bool port_context::run(clock::time_point now, clock::time_point &due_p)
             wire.take(head);
             any = true;
         }
+        any |= receive_from_network(i);
         for (queue_pair *each : ports_[i].pairs) {
+            if (each->owes_answer) {
+                answer_over_network(*each);
+            }
             if (each->posted != each->acknowledged) {
                 any |= send(*each, now, due_p);
                 check_timer(*each, now, due_p);

@@ -133,10 +133,11 @@ bool port_context::send_piece(queue_pair &from, const send_wqe &wqe)
 {
     const port_end own{card_, from.port};
     const uint32_t bytes = std::min(packet_bytes, wqe.size - from.offset);
-    std::array<char, packet_bytes> looped;
+    std::array<char, packet_bytes> copied;
+    const auto peer = peer_of(own);
     wire_end *const wire =
-        from.is_loopback ? nullptr : &wires_.to(*peer_of(own));
-    wire_end::room room{looped.data(), bytes, nullptr};
+        (from.is_loopback || !peer.has_value()) ? nullptr : &wires_.to(*peer);
+    wire_end::room room{copied.data(), bytes, nullptr};
     if ((wire != nullptr) && !wire->prepare(bytes, room)) {
         return false;
     }
@@ -169,6 +170,11 @@ bool port_context::send_piece(queue_pair &from, const send_wqe &wqe)
     head.size       = wqe.size;
     head.tag        = wqe.tag;
     head.completion = wqe.completion;
+    if (!from.is_loopback && (wire == nullptr) && from.dest_host.has_value() &&
+        (ports_[from.port].network.send(*from.dest_host, head, copied.data()) !=
+         0)) {
+        return false; /* so long that it has to be sent again */
+    }
     from.offset += bytes;
     if (from.offset == wqe.size) {
         ++from.next;
@@ -176,7 +182,7 @@ bool port_context::send_piece(queue_pair &from, const send_wqe &wqe)
     }
     if (wire != nullptr) {
         wire->put(head);
-    } else {
+    } else if (from.is_loopback) {
         receive(from.port, head, room);
     }
     return true;

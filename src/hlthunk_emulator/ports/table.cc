@@ -41,6 +41,7 @@ constexpr port_calls calls = {
     .free_pd       = call<&port_context::free_pd>,
     .query_port    = call<&port_context::query_port>,
     .query_port_ex = call<&port_context::query_port_ex>,
+    .query_gid     = call<&port_context::query_gid>,
     .set_port      = call<&port_context::set_port>,
     .create_cq     = call<&port_context::create_cq>,
     .destroy_cq    = call<&port_context::destroy_cq>,

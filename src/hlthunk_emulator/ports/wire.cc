@@ -138,19 +138,28 @@ box_wires::box_wires()
     madvise(shared_.start(), shared_.length(), MADV_DONTDUMP);
 }
 
-bool box_wires::is_up(port_end port) const
+/* nullptr: the port has no wire. */
+std::atomic<uint32_t> *box_wires::cut_of(port_end port) const
 {
     const auto peer = peer_of(port);
-    return peer.has_value() &&
-           (to((peer->card < port.card) ? *peer : port).is_cut.load() == 0);
+    if (!peer.has_value() && !leads_out(port)) {
+        return nullptr;
+    }
+    return &to((peer.has_value() && (peer->card < port.card)) ? *peer : port)
+                .is_cut;
+}
+
+bool box_wires::is_up(port_end port) const
+{
+    const auto *const cut = cut_of(port);
+    return (cut != nullptr) && (cut->load() == 0);
 }
 
 bool box_wires::cut(port_end port, bool is_cut) const
 {
-    const auto peer       = peer_of(port);
+    auto *const cut       = cut_of(port);
     const uint32_t wished = is_cut ? 1 : 0;
-    return peer.has_value() && (to((peer->card < port.card) ? *peer : port)
-                                    .is_cut.exchange(wished) != wished);
+    return (cut != nullptr) && (cut->exchange(wished) != wished);
 }
 
 void cut_wires(const fault &wished)
@@ -167,7 +176,7 @@ void cut_wires(const fault &wished)
                 log("accel%u: port %u: its wire is %s", card, port,
                     is_cut ? "cut" : "mended");
                 show_link(end, !is_cut);
-                show_link(*peer_of(end), !is_cut);
+                show_link(peer_of(end).value_or(end), !is_cut);
             }
         }
     }

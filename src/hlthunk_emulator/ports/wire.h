@@ -130,7 +130,8 @@ public:
             shared_.start())[port.card * ports_of_card + port.port];
     }
 
-    /** Whether bytes can get from a port to the other end of its wire. */
+    /** Whether bytes can get from a port to the other end of its wire, or to
+     *  the network. */
     [[nodiscard]] bool is_up(port_end port) const;
 
     /** Cut the wire of a port, or mend it. @return false when it has none, or
@@ -138,6 +139,8 @@ public:
     bool cut(port_end port, bool is_cut) const;
 
 private:
+    [[nodiscard]] std::atomic<uint32_t> *cut_of(port_end port) const;
+
     util::unique_fd fd_;
     util::closed_in_children closed_in_children_;
     util::file_mapping shared_;

@@ -25,8 +25,7 @@ struct port_end {
     bool operator==(const port_end &) const = default;
 };
 
-/** Masks of a card's ports. External ones lead out of the box; nothing is wired
- *  to them here. */
+/** Masks of a card's ports. External ones lead out of the box (network.h). */
 struct port_masks {
     uint32_t enabled;
     uint32_t external;
@@ -37,6 +36,9 @@ port_masks ports_of(unsigned card);
 /** The other end of the wire; none for an external port, or where the box has
  *  no such card. */
 std::optional<port_end> peer_of(port_end own);
+
+/** Whether a port leads to the network, if there is one. */
+bool leads_out(port_end port);
 
 /** Verbs' number of an enabled port. */
 unsigned verbs_number(port_end own);

@@ -208,6 +208,11 @@ int hbldv_destroy_usr_fifo(hbldv_usr_fifo *fifo);
 hbldv_encap *hbldv_create_encap(ibv_context *context, hbldv_encap_attr *attr);
 int hbldv_destroy_encap(hbldv_encap *encap);
 
+/* Of libibverbs, which has it in no header that programs get. The type is 1 for
+ * RoCE v2, else 0. */
+int ibv_query_gid_type(ibv_context *context, uint8_t port_num, unsigned index,
+                       int *type);
+
 } /* extern "C" */
 
 static_assert(sizeof(hbldv_ucontext_attr) == 16);

@@ -32,6 +32,18 @@ uint64_t entries_for(uint64_t bytes)
     return (bytes + most_bytes - 1) / most_bytes;
 }
 
+/* Those that lead to a card, or out of the box. */
+std::vector<port_pair> ports_to(const card_ports &place, unsigned peer)
+{
+    std::vector<port_pair> ports = place.map.between(place.module_id, peer);
+    if (peer == port_offer::outside) {
+        for (const unsigned each : place.map.external(place.module_id)) {
+            ports.push_back({each, 0});
+        }
+    }
+    return ports;
+}
+
 } // namespace
 
 connection::connection(port_device &over, const connection_options &options)
@@ -49,14 +61,18 @@ std::string connection::open(port_device &over, unsigned peer,
 {
     const card_ports &place = over.place();
     std::unique_ptr<connection> made(new connection(over, options));
-    port_offer &offer = made->offer_;
-    offer.kind        = static_cast<uint32_t>(over.kind());
-    offer.own         = place.module_id;
-    offer.peer        = peer;
-    std::string why   = "no port leads to card " + std::to_string(peer) + " (" +
-                      place.map.name + ")";
-    for (const port_pair &each : place.map.between(place.module_id, peer)) {
-        ++made->all_ports_;
+    port_offer &offer     = made->offer_;
+    offer.kind            = static_cast<uint32_t>(over.kind());
+    offer.own             = place.module_id;
+    offer.peer            = peer;
+    const bool is_outside = (peer == port_offer::outside);
+    std::string why       = is_outside
+                                ? "no port leads out of the box"
+                                : "no port leads to card " + std::to_string(peer);
+    why += " (" + place.map.name + ")";
+    const auto ports = ports_to(place, peer);
+    made->all_ports_ = static_cast<unsigned>(ports.size());
+    for (const port_pair &each : ports) {
         auto on  = std::make_unique<link>();
         on->over = over.find(each.own, why);
         on->own  = each.own;
@@ -89,18 +105,24 @@ connection::~connection()
 
 std::string connection::connect(const port_offer &peers)
 {
+    const bool is_outside = (offer_.peer == port_offer::outside);
     if ((peers.version != port_offer::current_version) ||
-        (peers.kind != offer_.kind) || (peers.own != offer_.peer) ||
-        (peers.peer != offer_.own) || (peers.count > peers.ends.size())) {
+        (peers.kind != offer_.kind) || (peers.count > peers.ends.size()) ||
+        (is_outside
+             ? (peers.peer != port_offer::outside)
+             : (peers.own != offer_.peer) || (peers.peer != offer_.own))) {
         return "the peer offers what is no end of this connection";
     }
-    std::string why = "the peer offers none of these ports";
+    std::string why   = "the peer offers none of these ports";
+    uint32_t position = 0; /* the same at both ends */
     for (auto &each : links_) {
         const auto *const last = peers.ends.begin() + peers.count;
         const auto *const end =
-            std::find_if(peers.ends.begin(), last, [&](const auto &offered) {
-                return offered.port == each->peer;
-            });
+            is_outside ? std::min(peers.ends.begin() + position++, last)
+                       : std::find_if(peers.ends.begin(), last,
+                                      [&](const auto &offered) {
+                                          return offered.port == each->peer;
+                                      });
         std::string fault;
         if (end != last) {
             fault = each->over->connect(each->pair, end->address);
@@ -134,7 +156,7 @@ bool connection::could_have_more() const
 {
     const card_ports &place = device_.place();
     std::string why;
-    const auto pairs = place.map.between(place.module_id, offer_.peer);
+    const auto pairs = ports_to(place, offer_.peer);
     return std::ranges::count_if(pairs, [&](const port_pair &each) {
                return device_.find(each.own, why) != nullptr;
            }) > usable_ports();

@@ -82,6 +82,9 @@ public:
 
     [[nodiscard]] unsigned number() const { return number_; }
 
+    /** What peers reach it by. */
+    [[nodiscard]] const ibv_gid &gid() const { return gid_; }
+
     /** Whether its link was up when it was last looked at; new writes leave it
      *  out when it was not. */
     [[nodiscard]] bool is_up() const
@@ -131,7 +134,10 @@ private:
         : with_(with), number_(number), counting_(counting_of(with.kind))
     {}
 
+    static int query(const port_context &with, unsigned number,
+                     ibv_port_attr &known_p);
     std::string set_up();
+    std::string find_address();
     int make_fifo(queue_pair &of) const;
     int initialise(queue_pair &made, queue_pair_address &address_p) const;
     void note_completion(const cq_entry &found);
@@ -141,6 +147,11 @@ private:
     const unsigned number_;
     const port_counting counting_;
     std::atomic<bool> up_{true};
+
+    ibv_gid gid_{};
+    uint8_t gid_index_ = 0;
+    bool leads_out_    = false; /* of the box */
+    ibv_mtu mtu_       = IBV_MTU_4096;
 
     util::brief_lock cq_lock_; /* and of queue_pairs_ */
     ibv_cq *cq_ = nullptr;

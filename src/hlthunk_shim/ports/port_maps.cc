@@ -209,6 +209,18 @@ std::vector<port_pair> port_map::between(unsigned own, unsigned peer) const
     return found;
 }
 
+std::vector<unsigned> port_map::external(unsigned own) const
+{
+    std::vector<unsigned> found;
+    for (unsigned port = 0; (own < cards.size()) && (port < ports_of_card);
+         ++port) {
+        if (cards[own][port].leads_to == port_end::kind::external) {
+            found.push_back(port);
+        }
+    }
+    return found;
+}
+
 std::string parse_port_map(const std::string &json, port_map &map_p)
 {
     std::string why;

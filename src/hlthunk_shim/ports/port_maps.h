@@ -39,6 +39,9 @@ struct port_map {
     /** Ascending by the first card's ports; none for a card that it has not. */
     [[nodiscard]] std::vector<port_pair> between(unsigned own,
                                                  unsigned peer) const;
+
+    /** Ports of a card that lead out of the box, ascending. */
+    [[nodiscard]] std::vector<unsigned> external(unsigned own) const;
 };
 
 /** Names a file in HCL's format that says how ports are connected: an object

@@ -150,10 +150,25 @@ TEST_F(info, shows_links_and_where_they_lead)
 
     const parsed_json all(look({"--emulate=3", "--json"}, with_sysfs).output);
     EXPECT_EQ(R"({"port":10,"state":"LinkUp","leads_to":"card",)"
-              R"("module_id":2,"peer_port":16})",
+              R"("module_id":2,"peer_port":16,"address":null})",
               all.at({"cards", "0", "links", "10"}));
     EXPECT_EQ(R"("external")",
               all.at({"cards", "0", "links", "8", "leads_to"}));
+    EXPECT_EQ("null", all.at({"cards", "0", "links", "8", "address"}));
+}
+
+TEST_F(info, shows_addresses_of_external_ports_that_are_up)
+{
+    const scratch_directory sys;
+    const environment up = {{"HLTHUNK_EMU_SYSFS", sys.path("")},
+                            {"HLTHUNK_EMU_PORTS", "all"}};
+    EXPECT_TRUE(
+        exited_with(0, look({"--emulate=3"}, up),
+                    {"links     3 for each pair, 3 external (HLS-2)\n"}));
+    const parsed_json all(look({"--emulate=3", "--json"}, up).output);
+    EXPECT_THAT(all.at({"cards", "0", "links", "8", "address"}),
+                ::testing::StartsWith("\"127."));
+    EXPECT_EQ("null", all.at({"cards", "0", "links", "10", "address"}));
 }
 
 TEST(info_text, shows_links_that_are_down_in_a_matrix)

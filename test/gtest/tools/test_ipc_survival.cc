@@ -8,6 +8,7 @@
 #include "common/scratch.h"
 
 #include <random>
+#include <tuple>
 
 #include <sys/stat.h>
 
@@ -76,6 +77,80 @@ using ipc_survival_of_hardships      = ipc_survival;
 using ipc_stress_survival_of_kills   = ipc_survival;
 using ipc_stress_survival_of_buffers = ipc_survival;
 
+/* Way between cards, generation of protocols, error handling, and how messages
+ * go: see peer/ucp_interruptions.cc. */
+using interruption =
+    std::tuple<const char *, const char *, const char *, const char *>;
+class ipc_interruptions : public two_peers,
+                          public no_shared_memory_left,
+                          public ::testing::WithParamInterface<interruption> {
+protected:
+    /* @param loser  Whose card is reset. */
+    void interrupt(const std::string &events, const std::string &loser = {})
+    {
+        const auto [way, protocols, errors, messages] = GetParam();
+        SCOPED_TRACE(events);
+        environment variables{{"UCX_GAUDI_IPC_ROUTES", way},
+                              {"UCX_GAUDI_IPC_P2P", "y"},
+                              {"HLTHUNK_EMU_PORTS", "y"},
+                              {"HLTHUNK_EMU_PORT_RETRIES", "10"},
+                              {"UCX_KEEPALIVE_INTERVAL", "500ms"},
+                              {"UCX_HANDLE_ERRORS", "none"},
+                              {"UCX_LOG_LEVEL", "error"}};
+        if (std::string(messages) != "eager") {
+            variables["UCX_RNDV_SCHEME"] = messages;
+        }
+        const auto command = [&](const char *role) {
+            return peer_command{
+                under_launcher(
+                    joined({GAUDI_TOOLS_DIR "/ucp_interruptions", role,
+                            (std::string(messages) == "eager") ? "1000"
+                                                               : "1048576",
+                            errors},
+                           words(events)),
+                    {"--emulate=2"}),
+                with(over("gaudi_copy,gaudi_ipc", protocols, variables),
+                     std::chrono::seconds(90))};
+        };
+        const peers_result result =
+            run_both(command("server"), command("client"), false);
+        expect_end(result.server, (loser == "server") ? faulty : well);
+        expect_end(result.client, (loser == "client") ? faulty : well);
+    }
+
+    /* Those of UCP 1.13, experimental there, end the process when an endpoint
+     * with messages under way is closed by its receiver or by force, and tell
+     * of all gets as if they had gone well. */
+    [[nodiscard]] static bool are_experimental()
+    {
+        return has_old_protocols && (std::get<1>(GetParam())[0] == 'y');
+    }
+};
+
+std::vector<interruption> all_interruptions()
+{
+    std::vector<interruption> all;
+    for (const char *way : {"ports", "pcie", "host"}) {
+        for (const char *generation : protocols()) {
+            for (const char *errors : {"peer", "none"}) {
+                for (const char *messages :
+                     {"eager", "get_zcopy", "put_zcopy"}) {
+                    all.emplace_back(way, generation, errors, messages);
+                }
+            }
+        }
+    }
+    return all;
+}
+
+std::string
+name_of_interruption(const ::testing::TestParamInfo<interruption> &info)
+{
+    const auto [way, protocols, errors, messages] = info.param;
+    return std::string(way) + "_proto_" + protocols + "_errors_" + errors +
+           "_" + messages;
+}
+
 } // namespace
 
 /* Not with the new protocols: those of UCP 1.13 abort the process when a peer
@@ -89,6 +164,14 @@ TEST_P(ipc_survival_of_kills, goes_on_over_pcie)
 {
     survive(12, {},
             {{"UCX_GAUDI_IPC_P2P", "y"}, {"UCX_GAUDI_IPC_ROUTES", "pcie"}});
+}
+
+TEST_P(ipc_survival_of_kills, goes_on_over_ports)
+{
+    survive(12, {},
+            {{"HLTHUNK_EMU_PORTS", "y"},
+             {"HLTHUNK_EMU_PORT_RETRIES", "10"},
+             {"UCX_GAUDI_IPC_ROUTES", "ports"}});
 }
 
 TEST_P(ipc_survival_of_kills, goes_on_over_host_memory)
@@ -110,6 +193,30 @@ TEST_P(ipc_survival_of_kills, goes_on_in_pods)
 INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_kills,
                          ::testing::Values(default_protocols),
                          name_of_protocols);
+
+TEST_P(ipc_interruptions, by_a_closed_endpoint_or_a_lost_card_hold_up_nobody)
+{
+    const auto [way, protocols, errors, messages] = GetParam();
+    const bool handles_errors = (std::string(errors) == "peer");
+    const bool puts           = (std::string(messages) == "put_zcopy");
+    std::string closings      = "flush0@client flush1@client ";
+    /* Without error handling UCP knows endpoints by their addresses, and takes
+     * what is sent to one that was closed for another one's. */
+    if (handles_errors && !are_experimental()) {
+        closings += "flush0@server flush1@server force0@client force0@server "
+                    "force1@client force1@server flush1@client ";
+    }
+    if (!are_experimental() || (puts && !handles_errors)) {
+        interrupt(closings + "reset1@client", "client");
+        interrupt("flush1@client reset0@server", "server");
+    } else {
+        interrupt(closings);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(over, ipc_interruptions,
+                         ::testing::ValuesIn(all_interruptions()),
+                         name_of_interruption);
 
 /* UCP 1.13 releases what a key was before that cannot be unpacked. */
 TEST_P(ipc_survival_of_hardships, unpacks_damaged_keys)

@@ -5,6 +5,8 @@
 #include "gtest/tools/perftest.h"
 #include "gtest/tools/wheel.h"
 
+#include <csignal>
+
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -75,6 +77,24 @@ protected:
         }
     }
 };
+
+/* Two UCX in a process may end it without the module: a libucs makes itself
+ * global with its modules (ucs_modules_load), such as Debian 13's for fuse, and
+ * the other one's constructor then calls ucs_init of that a second time. */
+bool has_met_another_ucx(const process_result &result)
+{
+    return (result.signal == SIGABRT) &&
+           !lines_with(result.output, "`!ucs_debug_initialized' failed")
+                .empty();
+}
+
+/* Whether it does, and therefore with the module, too. */
+bool ends_as_stock(const process_result &without, const process_result &result)
+{
+    const bool ends = has_met_another_ucx(without);
+    EXPECT_TRUE(!ends || has_met_another_ucx(result)) << result.output;
+    return ends;
+}
 
 class wheel_of : public wheel,
                  public ::testing::WithParamInterface<wheel_names> {
@@ -199,32 +219,46 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(wheel_perftest, sends_device_memory)
 {
     const made_wheel made(hashed);
+    const std::string program = made.program(installed("ucx_perftest"));
+    /* One of MPI: Open MPI has the system's UCX. */
+    if (ends_as_stock(run({program, "-h"}, with()),
+                      emulated({program, "-h"}))) {
+        return;
+    }
     expect_success({.test    = "tag_bw",
                     .memory  = "gaudi",
                     .size    = "1048576",
                     .tls     = "gaudi_ipc",
-                    .program = made.program(installed("ucx_perftest"))});
+                    .program = program});
 }
 
 /* A program's own UCX stays as it is when a wheel's is the first to be used. */
 TEST_F(wheel, gets_the_transports_beside_another_ucx)
 {
     const made_wheel made(hashed);
-    const process_result result =
-        emulated({"python3", "-c",
-                  "import ctypes as c\n"
-                  "other = c.CDLL('libucp.so.0')\n" +
-                      opening(made.library("ucp")) + python_prints_context});
+    const arguments command     = {"python3", "-c",
+                                   "import ctypes as c\n"
+                                       "other = c.CDLL('libucp.so.0')\n" +
+                                       opening(made.library("ucp")) +
+                                       python_prints_context};
+    const process_result result = emulated(command);
+    if (ends_as_stock(run(command, with()), result)) {
+        return;
+    }
     EXPECT_TRUE(is_quiet_success(result, {"gaudi_copy"}));
 }
 
 TEST_F(wheel, that_is_the_second_ucx_is_told_once_that_it_gets_none)
 {
     const made_wheel made(hashed);
-    const std::string wheels = opening(made.library("ucp"));
-    const process_result result =
-        emulated({"python3", "-c",
-                  python_opens_ucx + wheels + wheels + python_prints_context});
+    const std::string wheels    = opening(made.library("ucp"));
+    const arguments command     = {"python3", "-c",
+                                   python_opens_ucx + wheels + wheels +
+                                       python_prints_context};
+    const process_result result = emulated(command);
+    if (ends_as_stock(run(command, with()), result)) {
+        return;
+    }
     EXPECT_TRUE(exited_with(0, result, {}, {"gaudi_copy"}));
     const auto lines = lines_with(result.output, "ucx-gaudi: ");
     ASSERT_EQ(1u, lines.size()) << result.output;
@@ -238,16 +272,23 @@ TEST_F(wheel, that_is_the_second_ucx_is_told_once_that_it_gets_none)
 TEST_F(wheel, gets_those_that_were_put_in_where_all_others_see_another_ucx)
 {
     const made_wheel made(hashed);
+    const arguments command = {
+        "python3", "-c",
+        "import ctypes as c, os\n"
+        "other = c.CDLL('libucp.so.0', mode=c.RTLD_GLOBAL)\n" +
+            opening(made.library("ucp"),
+                    ", mode=os.RTLD_NOW | os.RTLD_DEEPBIND") +
+            python_prints_context};
+    const process_result without = run(command, alone());
     ASSERT_TRUE(exited_with(0, put_into(made.folder())));
-    const process_result result =
-        run({"python3", "-c",
-             "import ctypes as c, os\n"
-             "other = c.CDLL('libucp.so.0', mode=c.RTLD_GLOBAL)\n" +
-                 opening(made.library("ucp"),
-                         ", mode=os.RTLD_NOW | os.RTLD_DEEPBIND") +
-                 python_prints_context},
-            alone());
-    EXPECT_TRUE(is_quiet_success(result, {"gaudi_copy"}));
+    const process_result result = run(command, alone());
+    if (ends_as_stock(without, result)) {
+        return;
+    }
+    /* Debian 13's module for fuse complains of two when they end. */
+    EXPECT_TRUE(is_quiet_success(without)
+                    ? is_quiet_success(result, {"gaudi_copy"})
+                    : exited_with(0, result, {"gaudi_copy"}));
 }
 
 /* Not by the names of its libraries. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gtest/tools/two_peers.h"
 
+#include <csignal>
 #include <thread>
 
 #include <sys/socket.h>
@@ -77,6 +78,17 @@ void two_peers::expect_well(const peers_result &result,
 {
     EXPECT_TRUE(is_quiet_success(result.client, {of_client})) << "client";
     EXPECT_TRUE(is_quiet_success(result.server, {of_server})) << "server";
+}
+
+void two_peers::expect_end(const process_result &result, end_of_one what)
+{
+    if ((what == faulty) && ((result.signal == SIGKILL) ||
+                             ((result.signal == SIGABRT) &&
+                              !lines_with(result.output, "Fatal: ").empty()))) {
+        return;
+    }
+    EXPECT_TRUE(exited_with(0, result))
+        << (what == faulty ? "faulty" : "other");
 }
 
 } // namespace gaudi::test

@@ -62,6 +62,11 @@ protected:
                             const std::string &of_client,
                             const std::string &of_server);
 
+    /** One ended well; or it was faulty, and was ended by the driver or in
+     *  words. */
+    enum end_of_one { well, faulty };
+    static void expect_end(const process_result &result, end_of_one what);
+
     /** That of @ref run_peers. */
     static void expect_all_sent(const peers_result &result)
     {

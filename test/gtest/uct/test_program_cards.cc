@@ -329,6 +329,18 @@ TEST_IN_CHILD(program_cards, are_listed_with_their_memory,
               GAUDI_CALL(ucx_gaudi_card_query)(0, nullptr));
 }
 
+TEST_IN_CHILD_SAYING(program_cards, are_not_listed_by_a_setting_that_is_wrong,
+                     MatchesRegex("[^\n]*UCX_GAUDI_DEVICES=9: '9' is none of "
+                                  "the 1 cards of this machine\n"),
+                     logging({{"HLTHUNK_EMU_DEVICES", "1"},
+                              {"UCX_GAUDI_DEVICES", "9"}}))
+{
+    load_module();
+    (void)card(0, UCS_ERR_INVALID_PARAM);
+    (void)allocate(nullptr, UCS_ERR_INVALID_PARAM); /* and that is no news */
+    (void)card(0, UCS_ERR_INVALID_PARAM);
+}
+
 TEST_IN_CHILD_SAYING(program_cards, are_lost_by_a_reset_until_they_are_closed,
                      HasSubstr("gaudi0 was reset or removed"),
                      logging({{"HLTHUNK_EMU_DEVICES", "1"}}))

@@ -46,10 +46,6 @@ constexpr double staging_latency = 4e-6;
 /* Two copies of the CPU at once, bytes/second; as UCX's own transports. */
 constexpr double message_bandwidth = 12000.0 * (1 << 20);
 
-/* UCP ends the process when a packed key, with those of all other transports,
- * does not fit in a message, bytes. */
-constexpr size_t least_seg_size = 1024;
-
 /* Progress calls from one look at the clock to the next; seconds from one look
  * whether peers are alive to the next, and how much later it is at most when
  * messages keep coming. */
@@ -175,10 +171,27 @@ bool transport::moves_host(uct_iface_h iface)
         .moves_host();
 }
 
-/* One device for the machine, in a process without a card, too. */
+/* One device for the machine, in a process without a card, too, and one for
+ * other boxes, if it is wished for. */
 std::vector<base::transport_device> transport::devices()
 {
-    return {{"gaudi", UCT_DEVICE_TYPE_SHM, UCS_SYS_DEVICE_ID_UNKNOWN}};
+    std::vector<base::transport_device> all = {
+        {"gaudi", UCT_DEVICE_TYPE_SHM, UCS_SYS_DEVICE_ID_UNKNOWN}};
+    if (memory_domain::leaves_box()) {
+        base::card *card;
+        in_addr address;
+        const std::string why =
+            find_box_port(base::card_table::instance().cards(), card, address);
+        if (why.empty()) {
+            all.push_back({box_transport::device, UCT_DEVICE_TYPE_NET,
+                           card->sys_device()});
+        } else {
+            ucs_warn("gaudi_ipc: UCX_GAUDI_IPC_BOXES=y, but there is no way "
+                     "out of the box: %s",
+                     why.c_str());
+        }
+    }
+    return all;
 }
 
 ucs_status_t
@@ -211,6 +224,12 @@ bool transport::is_reachable(uct_iface_h,
     mailbox_address to;
     memcpy(&machine, device_address, sizeof(machine));
     memcpy(&to, address, sizeof(to));
+    const machine_address own = own_machine();
+    if ((machine.version == box_version) ||
+        (memory_domain::leaves_box() &&
+         ((machine.system != own.system) || (machine.box != own.box)))) {
+        return false; /* the other device's, which has another way there */
+    }
     /* From progress, too: nothing in it waits. */
     const ucs_status_t status =
         base::guarded([&] { return probe(machine, to.process); });
@@ -335,15 +354,9 @@ ucs_status_t interface::open(const uct_iface_params_t &params,
                              const interface_config &config)
 {
     base::card_table::instance().note_application_cards();
-    ucs_status_t status = base::check_alignment(params, config.seg_size);
+    ucs_status_t status = check_message_size(params, config);
     if (status != UCS_OK) {
         return status;
-    }
-    if ((config.seg_size < least_seg_size) ||
-        (config.seg_size > connection::max_payload)) {
-        ucs_error("gaudi_ipc: SEG_SIZE=%zu is not between %zu and %zu",
-                  config.seg_size, least_seg_size, connection::max_payload);
-        return UCS_ERR_INVALID_PARAM;
     }
     cards       = base::card_table::instance().cards();
     home        = cards.first();

@@ -12,9 +12,10 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/transfer/rma.h"
-#include "uct/gaudi/base/transfer/transfer_config.h"
 #include "uct/gaudi/base/ucx/pending.h"
 #include "uct/gaudi/base/ucx/transport.h"
+#include "uct/gaudi/ipc/ipc_boxes.h"
+#include "uct/gaudi/ipc/ipc_config.h"
 #include "uct/gaudi/ipc/messages/connection.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
@@ -24,14 +25,6 @@
 #include <memory>
 
 namespace gaudi::ipc {
-
-struct interface_config {
-    uct_iface_config_t super;
-    base::transfer_config transfers;
-    size_t fifo_size;
-    size_t seg_size;
-    unsigned max_poll;
-};
 
 struct interface {
     interface();
@@ -110,6 +103,7 @@ struct transport : base::transport_base,
     using config                   = interface_config;
     using interface                = ipc::interface;
     using endpoint                 = ipc::endpoint;
+    using second                   = box_transport;
     static ucs_config_field_t config_table[];
 
     /* ipc_iface.cc */

@@ -23,7 +23,7 @@ ucs_config_field_t memory_domain::config_table[] = {
     {"CACHE_MAX_SIZE", "inf", "The same, in bytes.",
      offsetof(config, cache.max_bytes), UCS_CONFIG_TYPE_MEMUNITS},
 
-    {"TIMEOUT", "1s",
+    {"TIMEOUT", "10s",
      "How long another process may take to answer when it is asked for files:\n"
      "a connection, or the first use of its memory. At most an hour.",
      offsetof(config, timeout), UCS_CONFIG_TYPE_TIME},
@@ -43,6 +43,11 @@ ucs_config_field_t memory_domain::config_table[] = {
      " auto  - n if UCX_TLS of the environment or a file allows a transport\n"
      "         of UCX that reaches other processes on the machine, beside tcp",
      offsetof(config, host), UCS_CONFIG_TYPE_TERNARY_AUTO},
+
+    {"BOXES", "n",
+     "Whether messages may go to processes in other boxes over the external\n"
+     "ports of cards: device \"boxes\". It has no events to sleep for.",
+     offsetof(config, boxes), UCS_CONFIG_TYPE_BOOL},
 
     {nullptr, nullptr, nullptr, 0, {}}};
 
@@ -74,6 +79,7 @@ ucs_status_t memory_domain::open(const config &config,
     }
     exported_memory::let_go_of_freed_memory();
     set_timeouts(config);
+    leaves_box_ = (config.boxes != 0);
     remote_buffers::instance().open(config.cache);
     copy_server::instance().open();
     domain->moves_host_ = base::is_to_move_host(config.host);

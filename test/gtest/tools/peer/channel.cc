@@ -103,11 +103,28 @@ channel channel::accept_another() const
 
 bool channel::try_hear(char &letter) const
 {
-    const ssize_t count = recv(fd(), &letter, 1, MSG_DONTWAIT);
-    if ((count == 0) || ((count < 0) && (errno != EAGAIN))) {
+    const std::optional<char> heard = listen();
+    if (heard == 0) {
         die("socket", gone);
     }
-    return count == 1;
+    letter = heard.value_or(letter);
+    return heard.has_value();
+}
+
+std::optional<char> channel::listen() const
+{
+    char letter         = 0;
+    const ssize_t count = recv(fd(), &letter, 1, MSG_DONTWAIT);
+    if (count > 0) {
+        return letter;
+    }
+    return ((count < 0) && (errno == EAGAIN)) ? std::nullopt
+                                              : std::optional<char>(0);
+}
+
+void channel::whisper(char letter) const
+{
+    (void)::send(fd(), &letter, 1, MSG_NOSIGNAL);
 }
 
 another_process::another_process(std::vector<std::string> words)

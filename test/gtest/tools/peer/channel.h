@@ -46,6 +46,12 @@ public:
     /** One byte, if it is there. Dies when the other side is gone. */
     [[nodiscard]] bool try_hear(char &letter) const;
 
+    /** The same; 0 when the other side is gone. */
+    [[nodiscard]] std::optional<char> listen() const;
+
+    /** To whom may be gone. */
+    void whisper(char letter) const;
+
     [[nodiscard]] int fd() const { return fd_.get(); }
 
 private:

@@ -34,7 +34,6 @@
 #include <string>
 #include <vector>
 
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -85,27 +84,11 @@ kind_of_memory kind_of(const std::string &name)
     return (name == "gaudi") ? kind_of_memory::gaudi : kind_of_memory::heap;
 }
 
-/* The other side's word on the socket: one letter each time. */
-class talk {
-public:
-    /* Whether it is there: the letter, or 0 when the other side is gone. */
-    std::optional<char> hear()
-    {
-        char letter       = 0;
-        const ssize_t got = recv(peer_fd, &letter, 1, MSG_DONTWAIT);
-        if (got > 0) {
-            return letter;
-        }
-        return ((got < 0) && (errno == EAGAIN)) ? std::nullopt
-                                                : std::optional<char>(0);
-    }
-    void say(char letter) { (void)send(peer_fd, &letter, 1, MSG_NOSIGNAL); }
-};
-
 class player {
 public:
-    player(const settings &of, context &common, worker &mine)
-        : of_(of), common_(common), mine_(mine),
+    player(const settings &of, context &common, worker &mine,
+           const channel &socket)
+        : of_(of), common_(common), mine_(mine), socket_(socket),
           owned_(common, kind_of(of.own), of.bytes + 2 * guard, 0,
                  of.own == "plain"),
           place_{owned_, guard, of.bytes, true}
@@ -134,7 +117,7 @@ public:
     }
 
     /* @return How it went here; UCS_INPROGRESS when it was given up. */
-    ucs_status_t play(const channel &socket)
+    ucs_status_t play()
     {
         wish(of_.before_keys);
         if (of_.what == "tag") {
@@ -150,7 +133,7 @@ public:
                                                &parameters_));
         }
         if (!of_.is_client) {
-            offer(socket);
+            offer();
             if (!meet()) {
                 return UCS_ERR_CANCELED;
             }
@@ -161,7 +144,7 @@ public:
             return UCS_ERR_CANCELED;
         }
         heard_.reset();
-        const description there = description::receive(socket);
+        const description there = description::receive(socket_);
         ucp_rkey_h unpacked     = nullptr;
         const ucs_status_t status =
             there.key.empty()
@@ -177,7 +160,7 @@ public:
     /* Say how it went, and hear it from the other side. */
     char agree(ucs_status_t status)
     {
-        talk_.say((status == UCS_OK) ? 'y' : 'n');
+        socket_.whisper((status == UCS_OK) ? 'y' : 'n');
         return await();
     }
 
@@ -217,7 +200,7 @@ private:
         }
     }
 
-    void offer(const channel &socket)
+    void offer()
     {
         description here{reinterpret_cast<uint64_t>(place_.data()), {}};
         void *key   = nullptr;
@@ -228,14 +211,14 @@ private:
             here.key.assign(bytes, bytes + size);
             ucp_rkey_buffer_release(key);
         }
-        talk_.say('k');
-        here.send(socket);
+        socket_.whisper('k');
+        here.send(socket_);
     }
 
     /* Both are there, or one is gone. */
     bool meet()
     {
-        talk_.say('m');
+        socket_.whisper('m');
         const bool met = (await() != 0);
         if (met) {
             heard_.reset();
@@ -249,7 +232,7 @@ private:
         const time_point start = now();
         while (!heard_.has_value()) {
             mine_.step();
-            heard_ = talk_.hear();
+            heard_ = socket_.listen();
             if (now() - start > patience) {
                 die("the other side", "says nothing");
             }
@@ -282,7 +265,7 @@ private:
         while ((status == UCS_INPROGRESS) && !heard_.has_value()) {
             status = end_of(request, mine_, 5ms);
             if (status == UCS_INPROGRESS) {
-                heard_ = talk_.hear();
+                heard_ = socket_.listen();
             }
             if (now() - start > patience) {
                 die("the operation", "hangs");
@@ -295,12 +278,12 @@ private:
     const settings &of_;
     const context &common_;
     worker &mine_;
+    const channel &socket_;
     memory owned_;
     slot place_;
     ucp_request_param_t parameters_ = parameters_for(place_);
     ucp_ep_h ep_                    = nullptr;
     std::optional<char> heard_;
-    talk talk_;
 };
 
 } // namespace
@@ -329,9 +312,9 @@ int main(int argc, char **argv)
     worker mine(common, UCS_THREAD_MODE_SINGLE);
     const channel socket(peer_fd);
     const std::vector<char> others = socket.exchange(mine.address());
-    player here(of, common, mine);
+    player here(of, common, mine, socket);
     here.connect(others);
-    const ucs_status_t status = here.play(socket);
+    const ucs_status_t status = here.play();
     const char heard          = here.agree(status);
     const bool good           = (of.what == "tag") ? (status == UCS_OK)
                                                    : ((status == UCS_OK) &&

@@ -97,6 +97,11 @@ bool card_table::is_news(const std::string &text)
     return told_.insert(text).second;
 }
 
+std::string card_table::setting_of_devices()
+{
+    return "UCX_GAUDI_DEVICES=" + std::string(config().devices) + ": ";
+}
+
 ucs_status_t card_table::refuse_setting(const std::string &text)
 {
     missing_.told = true;
@@ -135,13 +140,9 @@ ucs_status_t card_table::open_wished(const char *chosen,
     if (loaded == nullptr) {
         return UCS_ERR_NO_DEVICE;
     }
-    attempt now{*loaded,
-                cards,
-                shim::list_cards(*loaded),
-                "UCX_GAUDI_DEVICES=" + std::string(config().devices) + ": ",
-                {},
-                {},
-                {}};
+    attempt now{
+        *loaded, cards, shim::list_cards(*loaded), setting_of_devices(), {},
+        {},      {}};
     if (now.box.empty()) {
         ucs_debug("gaudi: the driver shows no card");
         return UCS_ERR_NO_DEVICE;

@@ -97,6 +97,15 @@ public:
      *  already. */
     void explain_missing_card();
 
+    /** Log what is wrong with a setting, unless the log has it already. */
+    ucs_status_t report_setting(const std::string &text)
+    {
+        const std::lock_guard<std::mutex> guard(opening_lock_);
+        return refuse_setting(text);
+    }
+    /** As messages about it begin. */
+    [[nodiscard]] static std::string setting_of_devices();
+
     /* What the hooks of the driver report; each on the thread that made the
      * call. */
 

@@ -46,6 +46,18 @@ void set_attributes(uct_iface_h iface, const transport_properties &own,
     if (own.checks_peers) {
         attr.cap.flags |= UCT_IFACE_FLAG_EP_CHECK;
     }
+    if (!own.moves_memory) {
+        attr.cap.flags &=
+            ~(UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
+              UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT |
+              UCT_IFACE_FLAG_GET_BCOPY | UCT_IFACE_FLAG_GET_ZCOPY);
+        attr.cap.event_flags = 0;
+    }
+#ifdef UCT_IFACE_FLAG_INTER_NODE
+    if (own.leaves_machine) {
+        attr.cap.flags |= UCT_IFACE_FLAG_INTER_NODE;
+    }
+#endif
 
     attr.latency             = ucs_linear_func_make(own.latency, 0);
     attr.bandwidth.dedicated = 0;

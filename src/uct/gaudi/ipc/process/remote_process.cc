@@ -24,7 +24,7 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-std::atomic<int> timeout_ms{1000};
+std::atomic<int> timeout_ms{10000};
 
 /* Those that somebody uses. */
 struct process_table {
