@@ -67,9 +67,10 @@ static void pass_on(char *out, char *in, int bytes, int rank, int ranks,
     const int last = (rank + ranks - 1) % ranks;
     for (int i = 0; i < steps; ++i) {
         MPI_Request requests[2];
+        MPI_Status statuses[2];
         MPI_Irecv(in, bytes, MPI_BYTE, last, 0, MPI_COMM_WORLD, &requests[0]);
         MPI_Isend(out, bytes, MPI_BYTE, next, 0, MPI_COMM_WORLD, &requests[1]);
-        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+        MPI_Waitall(2, requests, statuses);
     }
 }
 
