@@ -113,7 +113,7 @@ foreach(test "gaudi_gtest_emu emu_port_processes.*"
     "gaudi_gtest_emu emu_port_networks.*"
     "gaudi_gtest_shim *port_connections*.*" "gaudi_gtest_uct ports_way.*"
     "gaudi_gtest_uct over/interruptions.*/ports_*"
-    "gaudi_gtest_uct over/killed_users.*/ports")
+    "gaudi_gtest_uct over/killed_users.*/ports" "gaudi_gtest_uct port_faults.*")
   separate_arguments(words UNIX_COMMAND "${test}")
   list(GET words 0 program)
   list(GET words 1 pattern)

@@ -66,7 +66,7 @@ int gid_type(const port_card &card, uint8_t port, unsigned index)
 port_user::options to_peer(const ibv_gid &peer, uint8_t own)
 {
     port_user::options as;
-    as.timeout = 8;
+    as.timeout = 12;
     as.peer    = peer;
     as.gid     = own;
     return as;

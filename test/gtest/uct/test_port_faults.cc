@@ -18,7 +18,7 @@ child_options over(const char *routes)
 {
     return {{{"UCX_GAUDI_IPC_ROUTES", routes},
              {"HLTHUNK_EMU_PORTS", "y"},
-             {"HLTHUNK_EMU_PORT_RETRIES", "10"},
+             {"HLTHUNK_EMU_PORT_RETRIES", "30"},
              {peer_habit, "sleeps"}}};
 }
 
