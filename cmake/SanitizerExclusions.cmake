@@ -14,6 +14,11 @@ endfunction()
 gaudi_exclude(address gaudi_gtest_uct
   "*moves_as_much_as_a_program_likes/*zcopy_registered"
   "takes long; the sizes that matter to addresses are smaller")
+gaudi_exclude(address gaudi_gtest_uct "ports_way.posts_without_a_system_call"
+  "a thread cannot end without those of the runtime")
+gaudi_exclude(address gaudi_gtest_uct
+  "of/host_memory_of_a_peer.may_be_unmapped_meanwhile/another_pod"
+  "LeakSanitizer does not stop threads of another PID namespace")
 gaudi_exclude(address gaudi_gtest_uct
   "forking.the_threads_of_the_parent_are_not_missed"
   "a thread of the parent can hold the sanitizer's allocator while it forks")
