@@ -148,10 +148,24 @@ def keys(run):
                  reference_time=few, bar=KEYS_BAR)
 
 
+# The CPU's time for a short put over ports, beside one that is over.
+POSTED, SHORT_PUT = "post_over_ports", "cpu_of_put_short"
+
+
+def posted(run):
+    times = google.measure(run, f"^({POSTED}|{SHORT_PUT})/", by_size=False,
+                           reduce=min, **by_way("ports"))
+    taken = {name: next(time for case, time in times.items()
+                        if case.startswith(name)) for name in (POSTED, SHORT_PUT)}
+    yield Result(f"gaudi_ipc/{POSTED}", taken[POSTED], TIME, "D-D", 8,
+                 "gaudi_copy/put_short", taken[SHORT_PUT], 1.0)
+
+
 def ipc(run):
     yield from sweep(run)
     yield from host_memory(run)
     yield from parts_of_a_message(run)
+    yield from posted(run)
     yield from mpi.all_to_all(run)
     yield from keys(run)
 

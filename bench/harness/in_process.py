@@ -3,7 +3,7 @@
 
 from . import google
 from .result import TIME, Difference, Result
-from .run import by_way, medians_in_turns
+from .run import medians_in_turns
 
 # --- uct ----------------------------------------------------------------------
 
@@ -72,20 +72,6 @@ def uct(run):
             if name.startswith(case + "/"):
                 yield Result(series, time, direction="H-H",
                              size=google.size_of(name))
-    yield from posted(run)
-
-
-# The CPU's time for a short put over ports, beside one that is over.
-POSTED, SHORT_PUT = "post_over_ports", "cpu_of_put_short"
-
-
-def posted(run):
-    times = google.measure(run, f"^({POSTED}|{SHORT_PUT})/", by_size=False,
-                           reduce=min, **by_way("ports"))
-    taken = {name: next(time for case, time in times.items()
-                        if case.startswith(name)) for name in (POSTED, SHORT_PUT)}
-    yield Result(f"gaudi_ipc/{POSTED}", taken[POSTED], TIME, "D-D", 8,
-                 "gaudi_copy/put_short", taken[SHORT_PUT], 1.0)
 
 
 # --- ucp ----------------------------------------------------------------------

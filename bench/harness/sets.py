@@ -29,9 +29,10 @@ the module loaded beside without it"""),
 stock ucx_perftest between two processes with a card each, from device memory to
 device memory over gaudi_copy and gaudi_ipc alone, beside host memory over stock
 sm and tcp; short messages of host memory, and of device memory beside their
-parts; blocks from each of eight ranks of MPICH to each other one; unpacking the
-key of a buffer that is open, with 100,000 keys into 10,000 open buffers beside
-ten into ten"""),
+parts; the CPU's time to post a short put over ports, beside one that is over;
+blocks from each of eight ranks of MPICH to each other one; unpacking the key of a
+buffer that is open, with 100,000 keys into 10,000 open buffers beside ten into
+ten"""),
     "mpi": Set(mpi.measure, """\
 messages between two ranks of MPICH and of Open MPI, from device memory to device
 memory over gaudi_copy and gaudi_ipc, beside host memory over stock sm: half of a
