@@ -35,7 +35,7 @@ const limit limits[] = {
     {"the framework has its card for good, and a reset one is of no use",
      {"over/interruptions.*_the_own_card_is_reset*"}},
     {"a framework has the card, and its HCL the ports",
-     {"ports_way.*", "over/interruptions.*/ports_*",
+     {"ports_way.*", "port_faults.*", "over/interruptions.*/ports_*",
       "over/killed_users.*/ports"}},
     {"SynapseAI takes few copies at a time, so that few share what follows",
      {"owner_flush.is_shared_by_puts_that_were_read_back_together"}},
