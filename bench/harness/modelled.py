@@ -26,7 +26,7 @@ MODELLED_WAYS = ("ports",) + WAYS
 # One process copies; two processes are busy; eight are, on cores for two.
 SLOWER, SLOWER_FOR_TWO, SLOWER_FOR_ALL = 100, 500, 5000
 # Ports of eight, which are so much faster; and of each to the next one.
-SLOWER_PORTS, SLOWER_RING = 16000, 2000
+SLOWER_PORTS, SLOWER_RING = 32000, 4000
 
 # case, transport, direction, what bounds it
 MODELLED = [
@@ -71,7 +71,7 @@ ROUND_TRIP = 0.55  # microseconds, see docs/benchmarks.md
 ROUND_TRIPS = 2
 
 # bytes of a block; the bar
-ALL_TO_ALL_SIZES = {"ports": (1 << 20, 4 << 20),
+ALL_TO_ALL_SIZES = {"ports": (1 << 20, 16 << 20),
                     "pcie": (1 << 20, 4 << 20), "host": (1 << 20, 4 << 20)}
 ALL_TO_ALL_BAR, ALL_TO_ALL_BAR_FROM = 1 / 0.9, 4 << 20
 ALL_TO_ALL_RUNS = 2

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/box.h"
 
+#include "hlthunk_emulator/abstract_name.h"
 #include "hlthunk_emulator/file_lock.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/file_mapping.h"
@@ -10,7 +11,6 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -23,7 +23,6 @@
 #include <linux/unix_diag.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 namespace gaudi::emu {
@@ -58,31 +57,11 @@ int take_lock(const std::string &what)
     return (ret != 0) ? ret : fd.release();
 }
 
-/* The abstract name of a socket that is bound while somebody has a thing of the
- * box. */
-struct abstract_name {
-    explicit abstract_name(const std::string &what)
-    {
-        address.sun_family = AF_UNIX;
-        /* The leading zero byte makes the name abstract. */
-        const int bytes =
-            std::snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
-                          "hlthunk-emu/%u/%s/%s", geteuid(),
-                          get_settings().node.c_str(), what.c_str());
-        length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
-                                        static_cast<size_t>(bytes));
-    }
-
-    [[nodiscard]] const sockaddr *get() const
-    {
-        return reinterpret_cast<const sockaddr *>(&address);
-    }
-    /* Without the zero byte before it. */
-    [[nodiscard]] const char *text() const { return address.sun_path + 1; }
-
-    sockaddr_un address{};
-    socklen_t length = 0;
-};
+/* Of a socket that is bound while somebody has a thing of the box. */
+abstract_name name_of(const std::string &what)
+{
+    return abstract_name(get_settings().node + '/' + what);
+}
 
 /* All datagram sockets, with their names and users. */
 bool ask_for_sockets(int fd)
@@ -161,8 +140,8 @@ void complain_of_stranger(const std::string &what)
     if (said || !get_settings().folder.empty()) {
         return;
     }
-    const abstract_name name(what);
-    const auto user = find_binder(name);
+    const abstract_name name = name_of(what);
+    const auto user          = find_binder(name);
     if (user.has_value() && (*user != geteuid()) && !said.exchange(true)) {
         std::fprintf(stderr,
                      "hlthunk-emu: user %u has taken the name @%s, which this "
@@ -179,7 +158,7 @@ int take(const std::string &what)
     if (!get_settings().folder.empty()) {
         return take_lock(what);
     }
-    const abstract_name name(what);
+    const abstract_name name = name_of(what);
     util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (!fd || (bind(fd.get(), name.get(), name.length) != 0)) {
         return (errno == EADDRINUSE) ? -EBUSY : -errno;
@@ -259,7 +238,7 @@ bool card_is_taken(unsigned index)
         return file && is_locked(file.get(), 0, 0);
     }
     const util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    const abstract_name name(card_name(index));
+    const abstract_name name = name_of(card_name(index));
     /* Of datagram sockets: the holder does not notice. */
     return fd && (connect(fd.get(), name.get(), name.length) == 0);
 }

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <new>
 #include <string_view>
 
@@ -180,14 +181,13 @@ void box_traffic::drop_the_dead(shared_state &state, model_time now) const
         return;
     }
     state.looked_for_dead = now;
-    unsigned asked        = owner_;
-    bool alive            = true;
+    std::map<unsigned, bool> alive{{owner_, true}};
     state.all.erase_if([&](const flow &known) {
-        if (known.owner != asked) {
-            asked = known.owner;
-            alive = (asked == owner_) || is_locked(fd_.get(), asked);
+        const auto [owner, is_new] = alive.try_emplace(known.owner, true);
+        if (is_new) { /* asked once: everybody waits meanwhile */
+            owner->second = is_locked(fd_.get(), known.owner);
         }
-        return !alive;
+        return !owner->second;
     });
 }
 

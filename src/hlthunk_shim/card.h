@@ -183,6 +183,9 @@ public:
         return register_host(host, size, registration_p);
     }
 
+    /** Why the card's ports are not to be opened; nullptr: they may be. */
+    [[nodiscard]] virtual const char *why_no_ports() const { return nullptr; }
+
     /**
      * Let this card reach the memory behind a dma-buf of another card or
      * process.

@@ -242,12 +242,50 @@ GAUDI_EXPORT status_t uct_query_components(void **components_p,
     return status;
 }
 
+/* Called for each allocation, so what is found is kept for the first places
+ * that call it, if it is in the UCX of the module, which keeps that. Finding
+ * it takes dlopen, for which UCM notes and forgets what all files need, and
+ * UCP's cache of UCX 1.17 to 1.20 notes each page that this gives back
+ * (ucs_rcache_unmapped_callback). */
+static void *next_mem_alloc(const void *caller, const void *wrapper)
+{
+    enum { PLACES = 8 };
+    static struct {
+        const void *caller;
+        void *next;
+    } known[PLACES];
+    static unsigned taken;
+
+    void *next;
+    unsigned i;
+
+    for (i = 0; i < PLACES; ++i) {
+        if (__atomic_load_n(&known[i].caller, __ATOMIC_ACQUIRE) == caller) {
+            return known[i].next;
+        }
+    }
+    next = next_function(caller, wrapper, "libuct.so.0", "uct_mem_alloc");
+    if ((next != NULL) &&
+        (__atomic_load_n(&taken, __ATOMIC_RELAXED) < PLACES) &&
+        (gaudi_module_function("uct_mem_alloc") == next)) {
+        i = __atomic_fetch_add(&taken, 1, __ATOMIC_RELAXED);
+        if (i < PLACES) {
+            known[i].next = next;
+            __atomic_store_n(&known[i].caller, caller, __ATOMIC_RELEASE);
+        }
+    }
+    return next;
+}
+
 GAUDI_EXPORT status_t uct_mem_alloc(size_t length, const int *methods,
                                     unsigned num_methods, const void *params,
                                     void *memory)
 {
-    const status_t status = CALL_NEXT("libuct.so.0", uct_mem_alloc, length,
-                                      methods, num_methods, params, memory);
+    const __typeof__(&uct_mem_alloc) next = next_mem_alloc(
+        __builtin_return_address(0), (const void *)uct_mem_alloc);
+    const status_t status =
+        (next == NULL) ? (status_t)STATUS_UNSUPPORTED
+                       : next(length, methods, num_methods, params, memory);
 
     if (status != 0) {
         explain_refusal(params);

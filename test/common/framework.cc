@@ -32,6 +32,9 @@ bool has_route(const char *name)
 void start_framework()
 {
     static bool started = false;
+    if (std::getenv("HLTHUNK_EMU_PORTS") != nullptr) {
+        setenv("INIT_HCCL_ON_ACQUIRE", "false", 0); /* tests want the ports */
+    }
     if (is_set("UCX_GAUDI_ENGINE", "synapse")) {
         (void)synapse(); /* where dlopen finds it */
     }
@@ -48,6 +51,11 @@ bool runs_beside_framework()
 {
     const char *text = std::getenv("GAUDI_TEST_FRAMEWORK");
     return (text != nullptr) && (*text != '\0');
+}
+
+bool goes_by_ports()
+{
+    return !has_one_card() && (std::getenv("HLTHUNK_EMU_PORTS") != nullptr);
 }
 
 bool goes_over_host()

@@ -23,6 +23,9 @@ using child_environment = std::vector<std::pair<std::string, std::string>>;
  *  not known to lead anywhere, or cannot be used by the driver. */
 bool goes_over_host();
 
+/** Whether two cards of a process copy to each other over ports of theirs. */
+bool goes_by_ports();
+
 /** Whether imports are tried, whatever the driver says. */
 bool may_import();
 

@@ -34,9 +34,6 @@ constexpr char not_mapped[] = "host memory of the application is staged, "
 const limit limits[] = {
     {"the framework has its card for good, and a reset one is of no use",
      {"over/interruptions.*_the_own_card_is_reset*"}},
-    {"a framework has the card, and its HCL the ports",
-     {"ports_way.*", "port_faults.*", "over/interruptions.*/ports_*",
-      "over/killed_users.*/ports"}},
     {"SynapseAI takes few copies at a time, so that few share what follows",
      {"owner_flush.is_shared_by_puts_that_were_read_back_together"}},
     {"the test opens the card itself, which the framework has",
@@ -133,7 +130,9 @@ const limit limits[] = {
 
 const limit limits_of_gaudi3[] = {
     {"SynapseAI has one device per process, and Gaudi3 takes no work but by it",
-     {"counted_transfers.show_a_card_once_it_is_used",
+     {"cards.copy_to_each_other_over_their_ports",
+      "copy_service.writes_memory_of_a_card_over_its_own_ports_alone",
+      "counted_transfers.show_a_card_once_it_is_used",
       "counted_transfers.are_the_reading_cards",
       "*/fault_matrix.*_to_other_card", "*/fault_matrix.*_from_other_card",
       "*/fault_matrix.*/removal_under_reopen", "example_dmabuf.*",
@@ -199,6 +198,8 @@ const std::vector<const char *> with_mapped_memory = {
     "ipc.host_memory_is_not_staged",
     "memory_domain.the_first_use_maps_and_the_cache_keeps_it",
     "memory_pairs.a_registration_is_found_by_pointer_at_any_offset",
+    "ports_way.leads_to_host_memory_*",
+    "ports_way.that_was_asked_for_holds_up_no_invalidation",
     "registration_cache.a_hit_makes_no_driver_call",
     "registration_cache.a_transfer_keeps_its_mapping_to_the_end",
     "registration_cache.is_one_for_all_domains",

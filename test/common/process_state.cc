@@ -117,7 +117,7 @@ bool eventually(const std::function<bool()> &condition)
 bool is_asleep(pid_t thread)
 {
     const std::string stat =
-        read_file("/proc/self/task/" + std::to_string(thread) + "/stat");
+        read_file("/proc/" + std::to_string(thread) + "/stat");
     /* "pid (name) state": the name may hold anything but ends last. */
     const size_t end = stat.rfind(") ");
     return (end != std::string::npos) && (stat[end + 2] == 'S');

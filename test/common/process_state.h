@@ -40,7 +40,7 @@ bool directory_mentions(const std::string &path, const std::string &text);
  */
 bool eventually(const std::function<bool()> &condition);
 
-/** Whether a thread of this process sleeps in the kernel just now. */
+/** Whether a thread, or the first of a process, sleeps in the kernel. */
 bool is_asleep(pid_t thread);
 
 /** The same at many looks in a row: it waits for somebody. */

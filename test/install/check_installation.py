@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Installs the build to a temporary folder of an odd name and looks at it there.
 
-usage: check_installation.py run|build|parts ROOT BUILD_DIRECTORY
+usage: check_installation.py run|build|parts|target ROOT BUILD_DIRECTORY
 
 run    ucx_info finds the transports: preloaded, in a slot, and after the folder
        was moved
 build  programs are built by pkg-config and by the examples' Makefile, against a
        folder that was moved, and run
 parts  man pages, completion, licence, version, symbols are there and usable
+target all that was built is what the target `installable` builds
 """
 
 import pathlib
@@ -33,7 +34,7 @@ def check_links(prefix):
         find_one(prefix, f"ucx-gaudi/openmpi/mca_{framework}_gaudi.so")
 
 
-def check_running(prefix, _):
+def check_running(prefix, *_):
     check_links(prefix)
     check_listing(prefix)
     check_listing(prefix, "--slot")
@@ -42,7 +43,7 @@ def check_running(prefix, _):
     check_listing(moved, "--slot")
 
 
-def check_building(prefix, _):
+def check_building(prefix, *_):
     prefix = prefix.rename(prefix.parent / ("moved-" + ODD_NAME))
     package = find_one(prefix, "ucx-gaudi-transports.pc")
     library = package.parent.parent
@@ -181,7 +182,7 @@ def check_pages(prefix):
                    f"{page} leads to {target}, which is not installed")
 
 
-def check_parts(prefix, root):
+def check_parts(prefix, root, _):
     check_symbols(prefix)
     check_man_pages(prefix)
     check_completeness(prefix)
@@ -206,14 +207,26 @@ def check_parts(prefix, root):
     expect(code == 0 and told == "", f"others may write to {told}")
 
 
-CASES = {"run": check_running, "build": check_building, "parts": check_parts}
+def check_target(prefix, _, build):
+    """What is installed and was built is what `installable` builds."""
+    words = run("ninja", "-C", build, "-t", "commands", "installable").split()
+    made = {pathlib.Path(word).name
+            for option, word in zip(words, words[1:]) if option == "-o"}
+    found = {path.name for path in prefix.rglob("*")
+             if path.is_file() and not path.is_symlink() and
+             path.suffix != ".debug" and path.read_bytes()[:4] == b"\x7fELF"}
+    expect(found and found <= made, f"not built: {sorted(found - made)}")
+
+
+CASES = {"run": check_running, "build": check_building, "parts": check_parts,
+         "target": check_target}
 
 
 def main(case, root, build):
     with scratch() as place:
         prefix = place / ODD_NAME
         run("cmake", "--install", build, "--prefix", prefix)
-        CASES[case](prefix, pathlib.Path(root))
+        CASES[case](prefix, pathlib.Path(root), build)
     print("what was installed works")
 
 

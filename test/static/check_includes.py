@@ -9,7 +9,8 @@ The rooms from the lowest to the highest one, see docs/architecture.md:
     util
     hlthunk_shim: the interface <- hlthunk <- synapse <- cards <- ports
     base:         ucx <- cards <- memory <- memory/application, transfer
-    copy          ipc: process <- messages, serving <- sharing <- the UCT face
+    copy          ipc: process <- messages, serving <- sharing, boxes
+                       <- the UCT face
     program:      what programs call, above ipc
     module, above all
 
@@ -41,8 +42,9 @@ BASE, COPY, IPC = GAUDI + "base/", GAUDI + "copy/", GAUDI + "ipc/"
 UCX_SEAM, CARDS, MEMORY, TRANSFER = (BASE + room for room in
                                      ("ucx/", "cards/", "memory/", "transfer/"))
 APPLICATION = MEMORY + "application/"
-PROCESS, MESSAGES, SERVING, SHARING = (
-    IPC + room for room in ("process/", "messages/", "serving/", "sharing/"))
+PROCESS, MESSAGES, SERVING, SHARING, BOXES = (
+    IPC + room for room in ("process/", "messages/", "serving/", "sharing/",
+                            "boxes/"))
 
 DRIVER = [SHIM, SHIM_CARDS, PORTS, UTIL]
 
@@ -70,7 +72,9 @@ ALLOWED = [
     (MESSAGES, [PROCESS, UCX_SEAM, CARDS] + DRIVER),
     (SERVING, [PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] + DRIVER),
     (SHARING, [SERVING, PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] + DRIVER),
-    (IPC, [MESSAGES, SHARING, SERVING, PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] +
+    (BOXES, [MESSAGES, SERVING, PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] +
+     DRIVER),
+    (IPC, [BOXES, MESSAGES, SHARING, SERVING, PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] +
      DRIVER),
     (PROGRAM, [IPC, SHARING, TRANSFER, APPLICATION, MEMORY, CARDS, UCX_SEAM] +
      DRIVER),

@@ -2,6 +2,7 @@
 #include "synapse/stand_in.h"
 
 #include "hlthunk_shim/hlthunk/abi.h"
+#include "synapse/hcl.h"
 
 #include <algorithm>
 #include <atomic>
@@ -134,6 +135,7 @@ struct acquired_device {
     copy_queue queues[directions];
     std::unordered_map<uintptr_t, place> streams; /* their newest copies */
     std::unordered_map<uintptr_t, event> events;
+    gaudi::test::verbs_device hcl;
 };
 
 std::mutex lock;
@@ -176,6 +178,7 @@ uintptr_t make_handle()
 void release_device()
 {
     acquired_device &old = *device;
+    old.hcl.reset();
     scal_memory_pool_infoV2 none{};
     none.name = "";
     scal_stand_in_set(-1, &none);
@@ -234,8 +237,9 @@ synStatus take_device(int fd, synDeviceId *id)
     pool.freeSize                      = made->size;
     pool.device_base_allocated_address = made->mapped;
     scal_stand_in_set(fd, &pool);
-    device = std::move(made);
-    *id    = 0;
+    made->hcl = gaudi::test::start_hcl(fd);
+    device    = std::move(made);
+    *id       = 0;
     return synSuccess;
 }
 

@@ -101,11 +101,13 @@ HBL_PUBLIC ibv_cq *hbldv_create_cq(ibv_context *context, int cqe,
     if (made == nullptr) {
         return no_object<ibv_cq>(ENOMEM);
     }
-    made->id = calls().create_cq(own(context).id, static_cast<unsigned>(cqe),
-                                 *attr, reinterpret_cast<uintptr_t>(made),
-                                 made->known, made->verbs.cqe);
+    made->name = own(context).sources.add(made);
+    made->id =
+        calls().create_cq(own(context).id, static_cast<unsigned>(cqe), *attr,
+                          made->name, made->known, made->verbs.cqe);
     if (made->id < 0) {
         const int error = -made->id;
+        own(context).sources.remove(made->name);
         delete made;
         return no_object<ibv_cq>(error);
     }

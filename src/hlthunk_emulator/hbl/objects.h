@@ -9,6 +9,9 @@
 #include "hlthunk_shim/ports/abi.h"
 
 #include <cerrno>
+#include <condition_variable>
+#include <map>
+#include <mutex>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -34,22 +37,54 @@ struct device {
     unsigned card;
 };
 
+/**
+ * The CQs and QPs of a context whose events are told. Those that nobody has
+ * read go with their object (ib_uverbs_release_uevent of Linux), and what has
+ * been read must be acknowledged before its object goes (ibv_cmd_destroy_qp and
+ * ibv_cmd_destroy_cq of rdma-core). Any thread.
+ */
+class event_sources {
+public:
+    /** @return What names the object in events; never twice the same. */
+    uint64_t add(void *object);
+    /** Returns when what was read of it is acknowledged. */
+    void remove(uint64_t name);
+    /** @return The object, which stays until acknowledge(); null: it is gone.
+     */
+    void *read(uint64_t name);
+    void acknowledge(uint64_t name);
+
+private:
+    struct source {
+        void *object;
+        unsigned unacknowledged;
+    };
+
+    std::mutex lock_;
+    std::condition_variable acknowledged_;
+    std::map<uint64_t, source> known_;
+    uint64_t last_{};
+};
+
 /** `verbs` is the end of it, as verbs_get_ctx() has it. */
 struct context {
     verbs_context verbs;
     int id;
     int events; /**< where the emulator writes them */
+    event_sources sources;
 };
 
 struct completion_queue {
     ibv_cq verbs;
     hbldv_query_cq_attr known;
     int id;
+    uint64_t name; /**< in events */
 };
 
 struct queue_pair {
     ibv_qp verbs;
     int id;
+    uint64_t name; /**< in events */
 };
 
 struct doorbell_fifo {

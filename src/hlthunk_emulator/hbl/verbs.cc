@@ -52,6 +52,41 @@ int modify(ibv_qp *qp, const ibv_qp_attr &attr, int mask,
     return result(ret);
 }
 
+uint64_t event_sources::add(void *object)
+{
+    const std::lock_guard guard(lock_);
+    known_[++last_] = {object, 0};
+    return last_;
+}
+
+void event_sources::remove(uint64_t name)
+{
+    std::unique_lock guard(lock_);
+    const auto found     = known_.find(name);
+    found->second.object = nullptr; /* no more of it is read */
+    acknowledged_.wait(guard,
+                       [&] { return found->second.unacknowledged == 0; });
+    known_.erase(found);
+}
+
+void *event_sources::read(uint64_t name)
+{
+    const std::lock_guard guard(lock_);
+    const auto found = known_.find(name);
+    if ((found == known_.end()) || (found->second.object == nullptr)) {
+        return nullptr;
+    }
+    ++found->second.unacknowledged;
+    return found->second.object;
+}
+
+void event_sources::acknowledge(uint64_t name)
+{
+    const std::lock_guard guard(lock_);
+    --known_.at(name).unacknowledged;
+    acknowledged_.notify_all();
+}
+
 } // namespace gaudi::hbl
 
 using namespace gaudi::hbl;
@@ -251,6 +286,7 @@ HBL_PUBLIC int HBL_VERB(destroy_cq)(ibv_cq *cq)
 {
     const int ret = calls().destroy_cq(own(cq->context).id, own(cq).id);
     if (ret == 0) {
+        own(cq->context).sources.remove(own(cq).name);
         delete &own(cq);
     }
     return result(ret);
@@ -266,12 +302,14 @@ HBL_PUBLIC ibv_qp *HBL_VERB(create_qp)(ibv_pd *pd, ibv_qp_init_attr *attr)
     if (made == nullptr) {
         return no_object<ibv_qp>(ENOMEM);
     }
-    made->id = calls().create_qp(own(pd->context).id,
-                                 {reinterpret_cast<uintptr_t>(made),
-                                  own(attr->send_cq).id, own(attr->recv_cq).id,
-                                  attr->cap.max_send_wr});
+    event_sources &sources = own(pd->context).sources;
+    made->name             = sources.add(made);
+    made->id               = calls().create_qp(
+                      own(pd->context).id, {made->name, own(attr->send_cq).id,
+                                            own(attr->recv_cq).id, attr->cap.max_send_wr});
     if (made->id < 0) {
         const int error = -made->id;
+        sources.remove(made->name);
         delete made;
         return no_object<ibv_qp>(error);
     }
@@ -324,6 +362,7 @@ HBL_PUBLIC int HBL_VERB(destroy_qp)(ibv_qp *qp)
 {
     const int ret = calls().destroy_qp(own(qp->context).id, own(qp).id);
     if (ret == 0) {
+        own(qp->context).sources.remove(own(qp).name);
         delete &own(qp);
     }
     return result(ret);
@@ -336,18 +375,22 @@ HBL_PUBLIC int HBL_VERB(get_async_event)(ibv_context *context,
                                          ibv_async_event *event)
 {
     port_event what{};
-    if (read(context->async_fd, &what, sizeof(what)) != sizeof(what)) {
-        return -1;
-    }
+    void *object = nullptr;
+    do {
+        if (read(context->async_fd, &what, sizeof(what)) != sizeof(what)) {
+            return -1;
+        }
+        object = own(context).sources.read(what.object);
+    } while ((what.object != 0) && (object == nullptr));
     event->event_type = static_cast<ibv_event_type>(what.type);
     switch (event->event_type) {
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
-        event->element.qp        = reinterpret_cast<ibv_qp *>(what.object);
+        event->element.qp        = &static_cast<queue_pair *>(object)->verbs;
         event->element.qp->state = IBV_QPS_ERR; /* hbl_async_event */
         break;
     case IBV_EVENT_CQ_ERR:
-        event->element.cq = reinterpret_cast<ibv_cq *>(what.object);
+        event->element.cq = &static_cast<completion_queue *>(object)->verbs;
         break;
     default:
         event->element.port_num = static_cast<int>(what.port_num);
@@ -355,8 +398,24 @@ HBL_PUBLIC int HBL_VERB(get_async_event)(ibv_context *context,
     return 0;
 }
 
-HBL_PUBLIC void HBL_VERB(ack_async_event)(ibv_async_event *)
-{}
+HBL_PUBLIC void HBL_VERB(ack_async_event)(ibv_async_event *event)
+{
+    switch (event->event_type) {
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR: {
+        ibv_qp *const of = event->element.qp;
+        own(of->context).sources.acknowledge(own(of).name);
+        break;
+    }
+    case IBV_EVENT_CQ_ERR: {
+        ibv_cq *const of = event->element.cq;
+        own(of->context).sources.acknowledge(own(of).name);
+        break;
+    }
+    default:
+        break;
+    }
+}
 
 HBL_PUBLIC const char *HBL_VERB(event_type_str)(ibv_event_type event)
 {

@@ -18,7 +18,7 @@ namespace gaudi::emu {
 
 /** What comes out of the descriptor for asynchronous events. */
 struct port_event {
-    uint64_t object; /**< as it was created with; of an event of a CQ or QP */
+    uint64_t object; /**< as it was created with; 0: of no CQ or QP */
     uint32_t type;   /**< ibv_event_type */
     uint32_t port_num;
 };

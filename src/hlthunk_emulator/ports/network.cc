@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/ports/network.h"
 
+#include "hlthunk_emulator/abstract_name.h"
 #include "hlthunk_emulator/settings.h"
 
 #include <bit>
 #include <cerrno>
-#include <cstddef>
-#include <cstdio>
 #include <cstring>
 
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 namespace gaudi::emu {
 
@@ -49,27 +46,11 @@ network_host host_of(const uint8_t *last)
     return (uint32_t{last[0]} << 16) | (uint32_t{last[1]} << 8) | last[2];
 }
 
-struct socket_name {
-    explicit socket_name(network_host host)
-    {
-        address.sun_family = AF_UNIX;
-        /* The leading zero byte makes the name abstract. Other builds may have
-         * other packets. */
-        const int bytes = std::snprintf(
-            address.sun_path + 1, sizeof(address.sun_path) - 1,
-            "hlthunk-emu/%u/network-1/%s", geteuid(), ipv4_text(host).c_str());
-        length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
-                                        static_cast<size_t>(bytes));
-    }
-
-    [[nodiscard]] const sockaddr *get() const
-    {
-        return reinterpret_cast<const sockaddr *>(&address);
-    }
-
-    sockaddr_un address{};
-    socklen_t length = 0;
-};
+/* Other builds may have other packets. */
+abstract_name name_of(network_host host)
+{
+    return abstract_name("network-1/" + ipv4_text(host));
+}
 
 } // namespace
 
@@ -137,7 +118,7 @@ int network_port::open(port_end port)
 {
     util::unique_fd made(
         socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    const socket_name name(host_of(port));
+    const abstract_name name = name_of(host_of(port));
     if (!made || (bind(made.get(), name.get(), name.length) != 0)) {
         return -errno;
     }
@@ -149,16 +130,16 @@ int network_port::open(port_end port)
 bool network_port::is_there(network_host host)
 {
     const util::unique_fd asks(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    const socket_name name(host);
+    const abstract_name name = name_of(host);
     return asks && (connect(asks.get(), name.get(), name.length) == 0);
 }
 
 int network_port::send(network_host to, const packet &head,
                        const char *bytes) const
 {
-    const socket_name name(to);
-    iovec parts[] = {{const_cast<packet *>(&head), sizeof(head)},
-                     {const_cast<char *>(bytes), head.bytes}};
+    const abstract_name name = name_of(to);
+    iovec parts[]            = {{const_cast<packet *>(&head), sizeof(head)},
+                                {const_cast<char *>(bytes), head.bytes}};
     msghdr message{};
     message.msg_name    = const_cast<sockaddr *>(name.get());
     message.msg_namelen = name.length;

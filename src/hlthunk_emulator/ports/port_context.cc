@@ -6,8 +6,10 @@
 #include "hlthunk_emulator/settings.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include <unistd.h>
@@ -37,6 +39,19 @@ constexpr uint32_t fifos             = 30;
 constexpr uint32_t fifo_bytes_gaudi2 = 512;
 constexpr uint32_t fifo_bytes_gaudi3 = 128;
 
+/* Addresses follow from the hash of the box's name. */
+void complain_of_other_box(port_end port)
+{
+    static std::atomic<bool> said{false};
+    if (!said.exchange(true)) {
+        std::fprintf(stderr,
+                     "hlthunk-emu: another box has the address of port %u of "
+                     "accel%u, %s: such ports are down; give HLTHUNK_EMU_NODE "
+                     "another name\n",
+                     port.port, port.card, ipv4_text(host_of(port)).c_str());
+    }
+}
+
 } // namespace
 
 port_context::port_context(unsigned card, const node_id &node, uint32_t ports,
@@ -45,19 +60,27 @@ port_context::port_context(unsigned card, const node_id &node, uint32_t ports,
       node_(node), mask_(ports), event_fd_(event_fd),
       watch_(port_watch::create(card))
 {
+    wires_.hold(card_);
     for (unsigned i = 0; i < ports_of_card; ++i) {
         const port_end own{card_, i};
         wires_.to(own).clear();
         ports_[i].was_up = wires_.is_up(own);
         const int ret    = leads_out(own) ? ports_[i].network.open(own) : 0;
-        if (ret != 0) {
-            log("accel%u: port %u is down: its address, %s, cannot be had: %s",
-                card, i, ipv4_text(host_of(own)).c_str(), std::strerror(-ret));
+        if (ret == -EADDRINUSE) {
+            complain_of_other_box(own);
+        } else if (ret != 0) {
+            log("accel%u: port %u is down: it has no socket: %s", card, i,
+                std::strerror(-ret));
         }
     }
 }
 
-port_context::~port_context() = default;
+port_context::~port_context()
+{
+    if (!gone_told_) { /* else another context may have it */
+        wires_.release(card_);
+    }
+}
 
 /* --- the device and its ports --------------------------------------------- */
 

@@ -135,8 +135,9 @@ private:
         uint32_t executed = 0; /* that were looked at the first time */
         uint32_t watched  = 0; /* of which the watch knows */
         uint32_t lost     = 0; /* whose completion gets lost: number + 1 */
+        uint64_t sent     = 0; /* up to where on the wire */
         clock::time_point timer{};
-        unsigned retries = 0;
+        unsigned waited = 0; /* for an answer: `patience` for each retry */
         /* What it receives. */
         uint32_t expected = 0;
         uint32_t got      = 0; /* bytes of that message */

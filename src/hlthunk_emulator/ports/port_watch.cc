@@ -86,7 +86,7 @@ void port_watch::begin(port_end from, uint32_t qpn, uint32_t number,
                        const send_wqe &wqe)
 {
     const uint64_t job = job_of(from.port, qpn, number);
-    begun_[job]        = now();
+    begun_[job]        = {now(), {}};
     if (model_ != nullptr) {
         const double latency = model_->speed().port_latency * 1000;
         model_->add({.job    = job,
@@ -102,13 +102,22 @@ void port_watch::begin(port_end from, uint32_t qpn, uint32_t number,
     }
 }
 
+/* The model is not asked before then: all processes of the box share it. */
 port_watch::clock::time_point port_watch::end_of(unsigned port, uint32_t qpn,
-                                                 uint32_t number) const
+                                                 uint32_t number,
+                                                 clock::time_point now)
 {
-    return (model_ == nullptr)
-               ? clock::time_point{}
-               : clock::time_point(std::chrono::nanoseconds(
-                     model_->last_byte(card_, job_of(port, qpn, number))));
+    const uint64_t job = job_of(port, qpn, number);
+    const auto known   = begun_.find(job);
+    if ((model_ == nullptr) || (known == begun_.end())) {
+        return {};
+    }
+    message &of = known->second;
+    if (of.end <= now) {
+        of.end = clock::time_point(
+            std::chrono::nanoseconds(model_->last_byte(card_, job)));
+    }
+    return of.end;
 }
 
 void port_watch::end(port_end from, uint32_t qpn, uint32_t number,
@@ -119,7 +128,7 @@ void port_watch::end(port_end from, uint32_t qpn, uint32_t number,
     if (known == begun_.end()) {
         return;
     }
-    model_time began = known->second;
+    model_time began = known->second.began;
     model_time ended = now();
     if ((model_ != nullptr) && (rows_.file() != nullptr)) {
         for (const flow &moved : model_->flows_of(card_, job)) {

@@ -31,7 +31,7 @@ public:
 
     /** So many messages of a queue pair the model knows before they are sent,
      *  so that they follow each other without a gap. */
-    static constexpr uint32_t most_ahead = 8;
+    static constexpr uint32_t most_ahead = 4;
 
     /** @return nullptr when neither model nor trace is on. @throws bad_alloc.
      */
@@ -45,10 +45,10 @@ public:
     void begin(port_end from, uint32_t qpn, uint32_t number,
                const send_wqe &wqe);
 
-    /** When its last byte arrives at the earliest; the clock's epoch: at once.
-     */
-    [[nodiscard]] clock::time_point end_of(unsigned port, uint32_t qpn,
-                                           uint32_t number) const;
+    /** When its last byte arrives at the earliest, as far as is known now; the
+     *  clock's epoch: at once. */
+    [[nodiscard]] clock::time_point
+    end_of(unsigned port, uint32_t qpn, uint32_t number, clock::time_point now);
 
     /** It has been acknowledged. */
     void end(port_end from, uint32_t qpn, uint32_t number, const send_wqe &wqe);
@@ -66,7 +66,11 @@ private:
     box_traffic *const model_; /* nullptr: messages take as long as they do */
     trace_rows rows_;
     const unsigned card_;
-    std::map<uint64_t, model_time> begun_;          /* by job */
+    struct message {
+        model_time began;
+        clock::time_point end; /* at the earliest, when last asked for */
+    };
+    std::map<uint64_t, message> begun_;             /* by job */
     std::array<model_time, ports_of_card> ended_{}; /* the last one of each */
 };
 

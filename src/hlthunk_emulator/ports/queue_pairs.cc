@@ -134,7 +134,9 @@ void port_context::release(queue_pair &of)
 
 /* One that could send the driver drains first, in a work of its own: its number
  * is not free meanwhile, and what arrives is taken, and answered
- * (cn_qp_op_rts_2sqd of hbl_cn_qp.c, qp_destroy_work of hbl_cn.c). */
+ * (cn_qp_op_rts_2sqd of hbl_cn_qp.c, qp_destroy_work of hbl_cn.c). What it has
+ * sent, and a peer that gets no core has not taken, is lost: no real wire has
+ * it for so long. */
 void port_context::reset(queue_pair &of)
 {
     const port_qp_request created = of.created;
@@ -142,6 +144,10 @@ void port_context::reset(queue_pair &of)
         (of.send.engine() != nullptr) || (of.state == IBV_QPS_RTS);
     release(of);
     if (sends && !is_gone_) {
+        const auto peer = peer_of({card_, of.port});
+        if (!of.is_loopback && peer.has_value()) {
+            wires_.to(*peer).lose(of.dest_qpn, of.remote_key);
+        }
         queue_pair &left    = draining_.emplace_back(std::move(of));
         left.created.object = 0;
         left.state          = IBV_QPS_RTR;

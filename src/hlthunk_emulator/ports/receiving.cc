@@ -176,8 +176,8 @@ void port_context::take_answer(unsigned which, const acknowledgement &answer)
         of->next   = of->acknowledged; /* it was about to be sent again */
         of->offset = 0;
     }
-    of->retries = 0;
-    of->timer   = {};
+    of->waited = 0;
+    of->timer  = {};
 }
 
 /* The oldest message is acknowledged: what RX checks of a WQE, and its sender's
@@ -288,6 +288,10 @@ void port_context::look_around()
         (void)touch(0, 0, [](char *, uint64_t, uint64_t) {});
     }
     if (is_gone_ && !std::exchange(gone_told_, true)) {
+        wires_.release(card_);
+        for (port &each : ports_) { /* another context may have its address */
+            each.network = {};
+        }
         /* The card: all ports, and the number of the program's context, of
          * which the driver has one (hbl_main.c). */
         tell(IBV_EVENT_DEVICE_FATAL, 0, 0xffff | (1 << 16));

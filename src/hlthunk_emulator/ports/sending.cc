@@ -17,6 +17,10 @@ namespace {
 
 /* How much is done for one queue before the next one has its turn. */
 constexpr unsigned pieces_in_turn = 16;
+/* A card goes on without its process. Here a process that gets no core, for
+ * seconds on a busy machine, is waited for so many times longer than one that
+ * is gone. */
+constexpr unsigned patience = 8;
 
 } // namespace
 
@@ -182,6 +186,7 @@ bool port_context::send_piece(queue_pair &from, const send_wqe &wqe)
     }
     if (wire != nullptr) {
         wire->put(head);
+        from.sent = wire->put_so_far();
     } else if (from.is_loopback) {
         receive(from.port, head, room);
     }
@@ -215,8 +220,11 @@ bool port_context::send(queue_pair &from, clock::time_point now,
                 watch_->begin(own, from.qpn, from.watched,
                               send_wqe::read(at(from.watched), is_gaudi3_));
             }
-            const auto end = watch_->end_of(from.port, from.qpn, from.next);
-            if ((wqe.size - from.offset <= packet_bytes) && (end > now)) {
+            const bool is_last = (wqe.size - from.offset <= packet_bytes);
+            const auto end =
+                is_last ? watch_->end_of(from.port, from.qpn, from.next, now)
+                        : clock::time_point{};
+            if (end > now) {
                 due_p      = std::min(due_p, end);
                 from.timer = end + from.timeout.value_or(clock::duration{});
                 break;
@@ -247,11 +255,19 @@ void port_context::check_timer(queue_pair &of, clock::time_point now,
         due_p = std::min(due_p, of.timer);
         return;
     }
-    if (of.retries++ >= get_settings().port_retries) {
+    const auto peer = peer_of({card_, of.port});
+    const bool lost = !peer.has_value() || wires_.to(*peer).is_taken(of.sent);
+    if (of.waited >= patience * get_settings().port_retries) {
         fail(of, syndrome::retries, true, "no answer after all retries");
         return;
     }
-    of.timer  = now + *of.timeout;
+    const bool is_slow =
+        !lost && wires_.is_up({card_, of.port}) && wires_.is_held(peer->card);
+    of.waited += is_slow ? 1 : patience;
+    of.timer = now + *of.timeout;
+    if (!lost) {
+        return; /* the peer has not come to it yet */
+    }
     of.next   = of.acknowledged;
     of.offset = 0;
 }

@@ -2,6 +2,7 @@
 #include "hlthunk_emulator/ports/wire.h"
 
 #include "hlthunk_emulator/box.h"
+#include "hlthunk_emulator/file_lock.h"
 #include "hlthunk_emulator/settings.h"
 #include "hlthunk_emulator/sysfs_view.h"
 #include "util/process.h"
@@ -63,6 +64,20 @@ void wire_end::put(const packet &head)
     const uint64_t put = put_.load(std::memory_order_relaxed);
     std::memcpy(&ring_[put % ring_bytes], &head, sizeof(head));
     put_.store(put + place_of(head.bytes), std::memory_order_release);
+}
+
+/* By who puts. The other end may write nonsense here meanwhile. */
+void wire_end::lose(uint32_t qpn, uint32_t key)
+{
+    const uint64_t put = put_.load(std::memory_order_relaxed);
+    uint64_t at        = taken_.load(std::memory_order_acquire);
+    while ((put - at - 1 < ring_bytes) && (at % sizeof(packet) == 0)) {
+        auto &head = reinterpret_cast<packet &>(ring_[at % ring_bytes]);
+        if ((head.qpn == qpn) && (head.key == key)) {
+            std::atomic_ref(head.qpn).store(0);
+        }
+        at += place_of(head.bytes);
+    }
 }
 
 bool wire_end::look(packet &head_p, room &bytes_p)
@@ -147,6 +162,21 @@ std::atomic<uint32_t> *box_wires::cut_of(port_end port) const
     }
     return &to((peer.has_value() && (peer->card < port.card)) ? *peer : port)
                 .is_cut;
+}
+
+void box_wires::hold(unsigned card) const
+{
+    (void)set_lock(fd_.get(), F_WRLCK, card);
+}
+
+void box_wires::release(unsigned card) const
+{
+    (void)set_lock(fd_.get(), F_UNLCK, card);
+}
+
+bool box_wires::is_held(unsigned card) const
+{
+    return is_locked(fd_.get(), card);
 }
 
 bool box_wires::is_up(port_end port) const

@@ -69,6 +69,16 @@ public:
     bool prepare(uint32_t bytes, room &room_p);
     void put(const packet &head);
 
+    /** How far has been put, and whether all up to there has been taken. */
+    [[nodiscard]] uint64_t put_so_far() const { return put_.load(); }
+    [[nodiscard]] bool is_taken(uint64_t up_to) const
+    {
+        return static_cast<int64_t>(taken_.load() - up_to) >= 0;
+    }
+
+    /** What is put for a queue pair, and not taken, arrives nowhere. */
+    void lose(uint32_t qpn, uint32_t key);
+
     /** The next packet. @return false when there is none. What is damaged is
      *  thrown away, with all behind it. */
     bool look(packet &head_p, room &bytes_p);
@@ -130,6 +140,11 @@ public:
             shared_.start())[port.card * ports_of_card + port.port];
     }
 
+    /** This process has a card's ports, until released. */
+    void hold(unsigned card) const;
+    void release(unsigned card) const;
+    /** Whether a process other than this one has them. */
+    [[nodiscard]] bool is_held(unsigned card) const;
     /** Whether bytes can get from a port to the other end of its wire, or to
      *  the network. */
     [[nodiscard]] bool is_up(port_end port) const;

@@ -6,9 +6,9 @@
  * Facts (names, values, member order) are those of `providers/hbl/hbldv.h` of
  * linux-rdma/rdma-core at c4b804673. HabanaAI/HCL has a newer `hbldv.h`: there
  * reserved members have got names and some structures another end, which is
- * said where it matters. Formats of what is written to mapped memory (WQEs,
- * doorbells, CQEs) are not here: who writes them and who reads them each has
- * its own.
+ * said where it matters. Values that nothing here uses are left out. Formats of
+ * what is written to mapped memory (WQEs, doorbells, CQEs) are not here: who
+ * writes them and who reads them each has its own.
  */
 #pragma once
 
@@ -26,10 +26,7 @@ enum hbldv_qp_caps : uint64_t {
     HBLDV_QP_CAP_ENCAP       = 0x10
 };
 
-enum hbldv_port_ex_caps : uint64_t {
-    HBLDV_PORT_CAP_ADVANCED         = 0x1,
-    HBLDV_PORT_CAP_ADAPTIVE_TIMEOUT = 0x2
-};
+enum hbldv_port_ex_caps : uint64_t { HBLDV_PORT_CAP_ADVANCED = 0x1 };
 
 enum hbldv_mem_id : uint32_t { HBLDV_MEM_HOST = 1, HBLDV_MEM_DEVICE = 2 };
 
@@ -44,31 +41,12 @@ enum hbldv_swq_granularity : uint32_t {
     HBLDV_SWQE_GRAN_64B = 1
 };
 
-enum hbldv_usr_fifo_type : uint32_t {
-    HBLDV_USR_FIFO_TYPE_DB = 0, /**< Doorbells */
-    HBLDV_USR_FIFO_TYPE_CC = 1  /**< Congestion control */
-};
+/** Doorbells. */
+enum hbldv_usr_fifo_type : uint32_t { HBLDV_USR_FIFO_TYPE_DB = 0 };
 
-enum hbldv_qp_wq_types : uint32_t {
-    HBLDV_WQ_WRITE         = 0x1,
-    HBLDV_WQ_RECV_RDV      = 0x2,
-    HBLDV_WQ_READ_RDV      = 0x4,
-    HBLDV_WQ_SEND_RDV      = 0x8,
-    HBLDV_WQ_READ_RDV_ENDP = 0x10
-};
+enum hbldv_qp_wq_types : uint32_t { HBLDV_WQ_WRITE = 0x1 };
 
-enum hbldv_cq_type : uint32_t {
-    HBLDV_CQ_TYPE_QP = 0,
-    HBLDV_CQ_TYPE_CC = 1 /**< Congestion control */
-};
-
-enum hbldv_encap_type : uint32_t {
-    HBLDV_ENCAP_TYPE_NO_ENC        = 0,
-    HBLDV_ENCAP_TYPE_ENC_OVER_IPV4 = 1,
-    HBLDV_ENCAP_TYPE_ENC_OVER_UDP  = 2
-};
-
-enum hbldv_device_attr_caps : uint64_t { HBLDV_DEVICE_ATTR_CAP_CC = 0x1 };
+enum hbldv_cq_type : uint32_t { HBLDV_CQ_TYPE_QP = 0 };
 
 struct hbldv_ucontext_attr {
     uint64_t ports_mask; /**< Bit N is port N, from 1 on; 0 for all */
@@ -162,27 +140,14 @@ struct hbldv_query_cq_attr {
     hbldv_cq_type cq_type;
 };
 
-struct hbldv_encap_attr {
-    uint64_t tnl_hdr_ptr;
-    uint32_t tnl_hdr_size;
-    uint32_t ipv4_addr;
-    uint32_t port_num; /**< From 1 on */
-    union {
-        uint16_t udp_dst_port;
-        uint16_t ip_proto;
-    };
-    hbldv_encap_type encap_type;
-};
-
-struct hbldv_encap {
-    uint32_t encap_num;
-};
+struct hbldv_encap_attr; /**< not used here */
+struct hbldv_encap;
 
 /** HCL's is another one: caps, then `uint8_t num_ports`, `uint64_t
  *  ext_ports_mask` and `uint64_t hw_ports_mask`, 32 bytes. A caller that does
  *  not know its library gives room for both. */
 struct hbldv_device_attr {
-    uint64_t caps;       /**< Of hbldv_device_attr_caps */
+    uint64_t caps;
     uint64_t ports_mask; /**< Bit N is port N, from 1 on */
 };
 
@@ -227,8 +192,6 @@ static_assert(sizeof(hbldv_usr_fifo_attr) == 24);
 static_assert(sizeof(hbldv_usr_fifo) == 32);
 static_assert(sizeof(hbldv_cq_attr) == 8);
 static_assert(sizeof(hbldv_query_cq_attr) == 48);
-static_assert(sizeof(hbldv_encap_attr) == 32);
-static_assert(sizeof(hbldv_encap) == 4);
 static_assert(sizeof(hbldv_device_attr) == 16);
 
 namespace gaudi::shim {

@@ -32,18 +32,6 @@ uint64_t entries_for(uint64_t bytes)
     return (bytes + most_bytes - 1) / most_bytes;
 }
 
-/* Those that lead to a card, or out of the box. */
-std::vector<port_pair> ports_to(const card_ports &place, unsigned peer)
-{
-    std::vector<port_pair> ports = place.map.between(place.module_id, peer);
-    if (peer == port_offer::outside) {
-        for (const unsigned each : place.map.external(place.module_id)) {
-            ports.push_back({each, 0});
-        }
-    }
-    return ports;
-}
-
 } // namespace
 
 connection::connection(port_device &over, const connection_options &options)
@@ -70,7 +58,7 @@ std::string connection::open(port_device &over, unsigned peer,
                                 ? "no port leads out of the box"
                                 : "no port leads to card " + std::to_string(peer);
     why += " (" + place.map.name + ")";
-    const auto ports = ports_to(place, peer);
+    const auto ports = place.map.between(place.module_id, peer);
     made->all_ports_ = static_cast<unsigned>(ports.size());
     for (const port_pair &each : ports) {
         auto on  = std::make_unique<link>();
@@ -136,6 +124,7 @@ std::string connection::connect(const port_offer &peers)
         each.reset();
     }
     std::erase(links_, nullptr);
+    seen_ = device_.changes() - 1; /* look anew */
     return connected_ ? "" : why;
 }
 
@@ -156,7 +145,7 @@ bool connection::could_have_more() const
 {
     const card_ports &place = device_.place();
     std::string why;
-    const auto pairs = ports_to(place, offer_.peer);
+    const auto pairs = place.map.between(place.module_id, offer_.peer);
     return std::ranges::count_if(pairs, [&](const port_pair &each) {
                return device_.find(each.own, why) != nullptr;
            }) > usable_ports();
@@ -174,13 +163,21 @@ int connection::post(uint64_t remote, uint64_t local, uint64_t size,
         return -EAGAIN;
     }
     chosen_.clear();
-    for (size_t i = 0; connected_ && (i < links_.size()); ++i) {
-        link &each = *links_[(next_ + i) % links_.size()];
-        if (each.works()) {
-            chosen_.push_back(&each);
+    const size_t count  = links_.size();
+    const bool is_short = (size / 2 < options_.stripe_bytes);
+    bool all_work       = connected_; /* of those looked at */
+    for (size_t i = next_; connected_ && (i < next_ + count); ++i) {
+        link &each = *links_[(i < count) ? i : i - count];
+        if (!each.works()) {
+            all_work = false;
+            continue;
+        }
+        chosen_.push_back(&each);
+        if (is_short && (each.room() > 0)) {
+            break;
         }
     }
-    if (chosen_.size() < links_.size()) {
+    if (!all_work) {
         const clock::time_point now = clock::now();
         if (now - looked_ >= hope) {
             look_for_events(now);
@@ -190,7 +187,9 @@ int connection::post(uint64_t remote, uint64_t local, uint64_t size,
         return -ENOTCONN;
     }
     const uint64_t stripes =
-        std::clamp<uint64_t>(size / options_.stripe_bytes, 1, chosen_.size());
+        is_short
+            ? 1
+            : std::min<uint64_t>(size / options_.stripe_bytes, chosen_.size());
     const uint64_t share =
         (stripes == 1)
             ? size
@@ -212,14 +211,15 @@ int connection::post(uint64_t remote, uint64_t local, uint64_t size,
     if (ready < stripes) {
         return -EAGAIN;
     }
-    next_ = (next_ + 1) % static_cast<unsigned>(links_.size());
+    next_ = (next_ + 1 < count) ? next_ + 1 : 0;
 
     const uint16_t id = free_.back();
     free_.pop_back();
     writes_[id] = {cookie, 0, 0};
     ++outstanding_;
+    auto on = chosen_.begin();
     for (uint64_t done = 0; done < size; done += share) {
-        start(*chosen_[done / share], id, remote + done, local + done,
+        start(**on++, id, remote + done, local + done,
               std::min(share, size - done));
     }
     if (writes_[id].missing == 0) {
@@ -235,15 +235,16 @@ void connection::start(link &on, uint16_t id, uint64_t remote, uint64_t local,
 {
     if (on.posted() == on.finished) {
         on.since = {}; /* by the next look */
+        on.rung  = true;
     }
     for (uint64_t done = 0; done < size; done += most_bytes) {
         const auto bytes =
             static_cast<uint32_t>(std::min(most_bytes, size - done));
         on.entries[on.posted() % queue_places] = {id, bytes};
         ++writes_[id].missing;
-        on.over->write(on.pair, {remote + done, local + done, bytes, 0});
+        on.over->write(on.pair, remote + done, local + done, bytes);
     }
-    on.rung = on.over->ring(on.pair);
+    on.rung = on.rung && on.over->ring(on.pair);
 }
 
 unsigned connection::poll(dma_completion *ended, unsigned max)

@@ -35,7 +35,7 @@ struct port_offer {
     static constexpr uint32_t current_version = 1;
 
     /** Instead of a module id: a card of any box, over external ports. */
-    static constexpr uint32_t outside = UINT32_MAX;
+    static constexpr uint32_t outside = port_map::outside;
 
     struct end {
         queue_pair_address address;
@@ -133,7 +133,15 @@ public:
     [[nodiscard]] bool has_failed() const;
 
     /** Whether those are all that lead to the peer. */
-    [[nodiscard]] bool is_whole() const { return usable_ports() == all_ports_; }
+    [[nodiscard]] bool is_whole() const
+    {
+        const uint32_t changes = device_.changes();
+        if (changes != seen_) [[unlikely]] {
+            seen_  = changes;
+            whole_ = (usable_ports() == all_ports_);
+        }
+        return whole_;
+    }
 
     /** Whether one made anew would have more of them. Makes system calls. */
     [[nodiscard]] bool could_have_more() const;
@@ -196,8 +204,10 @@ private:
     port_device &device_;
     const connection_options options_;
     port_offer offer_;
-    unsigned all_ports_ = 0; /* of the pair */
-    bool connected_     = false;
+    unsigned all_ports_    = 0; /* of the pair */
+    bool connected_        = false;
+    mutable uint32_t seen_ = 0;     /* changes of the device, as of whole_ */
+    mutable bool whole_    = false; /* see is_whole */
     std::vector<std::unique_ptr<link>> links_;
     std::vector<link *> chosen_; /* for one write */
     unsigned next_ = 0;          /* link, for short writes */

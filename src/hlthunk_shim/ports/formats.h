@@ -234,10 +234,14 @@ constexpr uint64_t make_cq_update(uint32_t cq, uint32_t consumed)
     return to_store(made);
 }
 
+/** Places of a work queue, of which one stays empty. Their low eight bits are
+ *  those of the number that the card counts in, also where it counts on. */
+inline constexpr uint32_t queue_places = 256;
+
 /** How a generation counts. */
 struct port_counting {
-    /** Doorbells name places up to this mask; 0: that of the work queue, with
-     *  which they start again (wrap_size in perftest). */
+    /** Doorbells name places up to this mask. On Gaudi2 that of the work queue,
+     *  with which they start again (wrap_size in perftest). */
     uint32_t index_mask;
     /** What a doorbell takes of its FIFO, in units of so many bytes. */
     uint32_t doorbell_units;
@@ -250,8 +254,9 @@ struct port_counting {
 
 constexpr port_counting counting_of(generation which)
 {
-    return (which == generation::gaudi2) ? port_counting{0, 1, 8, 1}
-                                         : port_counting{0x3fffff, 2, 4, 0};
+    return (which == generation::gaudi2)
+               ? port_counting{queue_places - 1, 1, 8, 1}
+               : port_counting{0x3fffff, 2, 4, 0};
 }
 
 } // namespace gaudi::shim

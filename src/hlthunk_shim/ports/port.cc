@@ -2,6 +2,7 @@
 #include "hlthunk_shim/ports/port.h"
 
 #include "hlthunk_shim/ports/links.h"
+#include "util/stores.h"
 
 #include <algorithm>
 #include <bit>
@@ -47,16 +48,6 @@ constexpr uint8_t link_up = 5;
 std::string explain(const char *call, int error)
 {
     return std::string(call) + ": " + std::strerror(std::abs(error));
-}
-
-/* Order what was written to memory before a doorbell. */
-void order_stores()
-{
-#if defined(__x86_64__)
-    __builtin_ia32_sfence();
-#else
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-#endif
 }
 
 void store(void *base, uint32_t offset, uint64_t value)
@@ -322,49 +313,57 @@ void port::destroy(queue_pair &old)
     drain(); /* its number may be another one's next */
     std::erase(queue_pairs_, &old);
     old.handle = nullptr;
+    ++with_.changes;
 }
 
 void port::fail(const ibv_qp *one)
 {
     const std::lock_guard<util::brief_lock> guard(cq_lock_);
     for (queue_pair *each : queue_pairs_) {
-        if (each->handle == one) {
+        if ((one == nullptr) || (each->handle == one)) {
             each->failed.store(true, std::memory_order_release);
         }
     }
-}
-
-void port::fail_all()
-{
-    const std::lock_guard<util::brief_lock> guard(cq_lock_);
-    for (queue_pair *each : queue_pairs_) {
-        each->failed.store(true, std::memory_order_release);
-    }
+    ++with_.changes;
 }
 
 /* --- without system calls --------------------------------------------------*/
 
-void port::write(queue_pair &to, port_write what) const
+/* Word by word: a load of more than one would wait for the stores that made
+ * them. */
+template <size_t words>
+static void copy(const entry<words> &made, entry<words> &to)
+{
+#pragma GCC unroll 8
+    for (size_t i = 0; i < words; ++i) {
+        std::atomic_ref(to[i]).store(made[i], std::memory_order_relaxed);
+    }
+}
+
+void port::write(queue_pair &to, uint64_t remote, uint64_t local,
+                 uint32_t size) const
 {
     const uint32_t posted = to.posted.load(std::memory_order_relaxed);
     const uint32_t place  = posted % queue_places;
-    what.index            = place;
+    const port_write what{remote, local, size, place};
     if (with_.kind == generation::gaudi2) {
-        to.send[place]    = make_send_entry<generation::gaudi2>(what);
-        to.receive[place] = make_receive_entry<generation::gaudi2>(what);
+        copy(make_send_entry<generation::gaudi2>(what), to.send[place]);
+        copy(make_receive_entry<generation::gaudi2>(what), to.receive[place]);
     } else {
-        to.send[place]    = make_send_entry<generation::gaudi3>(what);
-        to.receive[place] = make_receive_entry<generation::gaudi3>(what);
+        copy(make_send_entry<generation::gaudi3>(what), to.send[place]);
+        copy(make_receive_entry<generation::gaudi3>(what), to.receive[place]);
     }
     to.posted.store(posted + 1, std::memory_order_release);
+    /* The card has read the lines of the entry after the next one. */
+    const uint32_t later = (place + 2) % queue_places;
+    util::claim_line(&to.send[later]);
+    util::claim_line(&to.receive[later]);
 }
 
 bool port::ring(queue_pair &of) const
 {
     const uint32_t needed = counting_.doorbell_units + counting_.guard_units;
-    const uint32_t mask =
-        (counting_.index_mask != 0) ? counting_.index_mask : queue_places - 1;
-    const auto room = [&] {
+    const auto room       = [&] {
         return of.fifo_units -
                ((of.fifo_used - of.fifo_consumed) & (of.fifo_units - 1));
     };
@@ -374,10 +373,10 @@ bool port::ring(queue_pair &of) const
             return false;
         }
     }
-    order_stores();
+    util::order_stores();
+    const uint32_t next = of.posted.load(std::memory_order_relaxed);
     store(of.fifo->regs_cpu_addr, of.fifo->regs_offset,
-          make_doorbell(number_, of.number,
-                        of.posted.load(std::memory_order_relaxed) & mask));
+          make_doorbell(number_, of.number, next & counting_.index_mask));
     of.fifo_used += counting_.doorbell_units;
     return true;
 }
@@ -435,6 +434,7 @@ void port::note_completion(const cq_entry &found)
         1 + ((get<both>(found, cqe::index) - before) % queue_places);
     if (ended > of.posted.load(std::memory_order_relaxed) - before) {
         of.failed.store(true, std::memory_order_release);
+        ++with_.changes;
     } else {
         of.completed.store(before + ended, std::memory_order_release);
     }

@@ -20,10 +20,6 @@
 
 namespace gaudi::shim {
 
-/** Places of a work queue, of which one stays empty. Their low eight bits are
- *  those of the number that the card counts in, also where it counts on. */
-inline constexpr uint32_t queue_places = 256;
-
 /** Connections that can use a port at a time. */
 inline constexpr unsigned queues_of_port = 15;
 
@@ -33,6 +29,7 @@ struct port_context {
     generation kind;
     ibv_context *context;
     ibv_pd *domain;
+    mutable std::atomic<uint32_t> changes{1}; /**< see port_device::changes */
 };
 
 /** One end of a reliable connection over a port. */
@@ -91,7 +88,11 @@ public:
     {
         return up_.load(std::memory_order_relaxed);
     }
-    void look_at_link() { up_.store(is_up(with_, number_)); }
+    void look_at_link()
+    {
+        up_.store(is_up(with_, number_));
+        ++with_.changes;
+    }
 
     /** Ask for the link of a port, which need not be in use. */
     [[nodiscard]] static bool is_up(const port_context &with, unsigned number);
@@ -112,15 +113,15 @@ public:
      *  been completed is known. */
     void destroy(queue_pair &old);
 
-    /** Mark those that an event is about as failed. */
+    /** Mark the one that an event is about as failed; nullptr: all. */
     void fail(const ibv_qp *one);
-    void fail_all();
     [[nodiscard]] bool has(const ibv_cq *queue) const { return cq_ == queue; }
 
     /* --- without system calls ----------------------------------------------*/
 
     /** Write an entry behind those that are posted. */
-    void write(queue_pair &to, port_write what) const;
+    void write(queue_pair &to, uint64_t remote, uint64_t local,
+               uint32_t size) const;
 
     /** Tell the card of all that is posted.
      *  @return false when it takes no more doorbells now. */

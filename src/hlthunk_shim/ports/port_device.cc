@@ -174,7 +174,7 @@ void port_device::handle(const ibv_async_event &event)
     case IBV_EVENT_CQ_ERR:
         for_all([&](port &one) {
             if (one.has(event.element.cq)) {
-                one.fail_all();
+                one.fail(nullptr);
             }
         });
         break;
@@ -186,7 +186,7 @@ void port_device::handle(const ibv_async_event &event)
         for_all([](port &one) { one.look_at_link(); });
         break;
     case IBV_EVENT_DEVICE_FATAL: /* the card, or a FIFO */
-        for_all([](port &one) { one.fail_all(); });
+        for_all([](port &one) { one.fail(nullptr); });
         break;
     default:
         break;

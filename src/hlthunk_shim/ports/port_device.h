@@ -50,6 +50,12 @@ public:
      *  thread that is at it does it for both. */
     void look_for_events();
 
+    /** Grows after a port or a queue pair has come to work or to fail. */
+    [[nodiscard]] uint32_t changes() const
+    {
+        return context_.changes.load(std::memory_order_acquire);
+    }
+
     /** Whether this process has forked from the one that opened it. */
     [[nodiscard]] bool is_parents() const { return owner_.is_parent(); }
 

@@ -179,10 +179,9 @@ std::string find_asymmetry(const port_map &map)
             if (end.leads_to != port_end::kind::card) {
                 continue;
             }
-            const port_end &back = map.cards[end.module_id][end.port];
             if ((end.module_id == card) ||
-                (back.leads_to != port_end::kind::card) ||
-                (back.module_id != card) || (back.port != port)) {
+                (map.cards[end.module_id][end.port] !=
+                 port_end{port_end::kind::card, card, port})) {
                 return end_name(card, port) + " leads to " +
                        end_name(end.module_id, end.port) +
                        ", which does not lead back";
@@ -197,25 +196,14 @@ std::string find_asymmetry(const port_map &map)
 std::vector<port_pair> port_map::between(unsigned own, unsigned peer) const
 {
     std::vector<port_pair> found;
-    if (own < cards.size()) {
-        for (unsigned port = 0; port < ports_of_card; ++port) {
-            const port_end &end = cards[own][port];
-            if ((end.leads_to == port_end::kind::card) &&
-                (end.module_id == peer)) {
-                found.push_back({port, end.port});
-            }
-        }
-    }
-    return found;
-}
-
-std::vector<unsigned> port_map::external(unsigned own) const
-{
-    std::vector<unsigned> found;
     for (unsigned port = 0; (own < cards.size()) && (port < ports_of_card);
          ++port) {
-        if (cards[own][port].leads_to == port_end::kind::external) {
-            found.push_back(port);
+        const port_end &end = cards[own][port];
+        if ((end.leads_to == port_end::kind::card)
+                ? (end.module_id == peer)
+                : (peer == outside) &&
+                      (end.leads_to == port_end::kind::external)) {
+            found.push_back({port, end.port});
         }
     }
     return found;

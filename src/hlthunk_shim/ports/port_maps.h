@@ -24,24 +24,26 @@ struct port_end {
     kind leads_to      = kind::unconnected;
     unsigned module_id = 0; /**< of a card */
     unsigned port      = 0; /**< of that card */
+
+    bool operator==(const port_end &) const = default;
 };
 
-/** A link between two cards: a port of each. */
+/** A link between two cards: a port of each; or out of the box: of one. */
 struct port_pair {
     unsigned own;
-    unsigned peer;
+    unsigned peer = 0;
 };
 
 struct port_map {
     std::string name; /**< of the kind of box, or where it was read from */
     std::vector<std::array<port_end, ports_of_card>> cards; /**< by module id */
 
+    /** Instead of a card: what is out of the box. */
+    static constexpr unsigned outside = UINT32_MAX;
+
     /** Ascending by the first card's ports; none for a card that it has not. */
     [[nodiscard]] std::vector<port_pair> between(unsigned own,
                                                  unsigned peer) const;
-
-    /** Ports of a card that lead out of the box, ascending. */
-    [[nodiscard]] std::vector<unsigned> external(unsigned own) const;
 };
 
 /** Names a file in HCL's format that says how ports are connected: an object

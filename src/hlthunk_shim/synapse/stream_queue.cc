@@ -77,6 +77,8 @@ private:
         if (card_.is_lost()) {
             return -ENODEV;
         }
+        dst = card_.as_synapse_has(dst);
+        src = card_.as_synapse_has(src);
         synDmaDir direction{};
         int ret = card_.find_direction(dst, src, length, direction);
         if (ret != 0) {

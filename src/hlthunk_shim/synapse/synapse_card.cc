@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -47,6 +49,15 @@ bool may_be_synapse_memory(uint64_t start, uint64_t end)
     return false;
 }
 
+/* Whether HCL does not take the ports of what SynapseAI acquires
+ * (device_scal.cpp in HabanaAI/Intel_Gaudi3_Software). */
+bool leaves_ports()
+{
+    const char *value = secure_getenv("INIT_HCCL_ON_ACQUIRE");
+    return (value != nullptr) && ((std::strcmp(value, "false") == 0) ||
+                                  (std::strcmp(value, "0") == 0));
+}
+
 /* Make sure that the driver can pin memory: SynapseAI ends the process when it
  * cannot. */
 int populate(uint64_t start, uint64_t end)
@@ -74,7 +85,8 @@ synapse_card::synapse_card(const library &lib,
                            const std::string &bus_id,
                            bool map_application_memory)
     : device(lib, session->fd(), bus_id, false), session_(std::move(session)),
-      map_application_memory_(map_application_memory)
+      map_application_memory_(map_application_memory),
+      maps_for_ports_(leaves_ports())
 {}
 
 int synapse_card::make(const library &lib,
@@ -247,6 +259,13 @@ std::optional<memory_block> synapse_card::application_block() const
                               : std::nullopt;
 }
 
+const char *synapse_card::why_no_ports() const
+{
+    return maps_for_ports_ ? nullptr
+                           : "HCL takes the ports when SynapseAI acquires a "
+                             "card, unless INIT_HCCL_ON_ACQUIRE=false";
+}
+
 /* Parts of what is mapped already need no mapping of their own, and the end of
  * one must not be the end of the others': SynapseAI does not count. */
 int synapse_card::map_host(void *host, uint64_t size,
@@ -267,9 +286,20 @@ int synapse_card::map_host(void *host, uint64_t size,
         if (ret != 0) {
             return ret;
         }
-        host_.add(start, size);
+        registration mapped;
+        if (maps_for_ports_) {
+            const int error = device::register_host(host, size, mapped);
+            if (error != 0) {
+                (void)judge(session_->api().synHostUnmap(device_id, host));
+                return error;
+            }
+            for_ports_.add(mapped.address(), size, start);
+        }
+        host_.add(start, size, mapped.address());
+        mapped.release();
     }
-    registration_p = {*this, start};
+    const uint64_t va = host_.translate(start);
+    registration_p    = {*this, (va != 0) ? va : start};
     return 0;
 }
 
@@ -330,15 +360,21 @@ int synapse_card::export_dmabuf(uint64_t address, uint64_t offset,
 
 int synapse_card::unmap(uint64_t address) const
 {
-    const auto &memory = session_->memory();
-    if (is_host(address)) {
+    const auto &memory  = session_->memory();
+    const uint64_t host = as_synapse_has(address);
+    if (is_host(host)) {
         const std::lock_guard<std::mutex> guard(mapping_lock_);
-        const uint64_t start = host_.leave(address);
+        const uint64_t start = host_.leave(host);
         if (start == 0) {
             return 0;
         }
         if (is_broken()) {
             return -ENODEV;
+        }
+        if (host != address) {
+            const uint64_t first = address - (host - start);
+            (void)for_ports_.leave(first);
+            (void)device::unmap(first);
         }
         return judge(session_->api().synHostUnmap(
             device_id, reinterpret_cast<const void *>(start)));

@@ -2,6 +2,8 @@
 /* What goes through the ports of two cards in one process. */
 #include "gtest/emu/ports_fixture.h"
 
+#include <future>
+
 using namespace gaudi::test;
 
 namespace {
@@ -294,6 +296,41 @@ TEST(emu_port_data, a_full_completion_queue_is_an_error)
     for (uint32_t i = 0; i < 4; ++i) {
         EXPECT_TRUE(pair.here.next(true).has_value());
     }
+}
+
+/* Its next event is of an error that its queue pair makes. */
+void fail(wired_pair &pair)
+{
+    pair.here.write(pair.source, pair.target, 0);
+    pair.here.ring();
+    pollfd told{pair.card.context->async_fd, POLLIN, 0};
+    ASSERT_EQ(poll(&told, 1, 20000), 1);
+}
+
+TEST(emu_port_data, events_go_with_the_queue_pair_they_are_of)
+{
+    wired_pair pair;
+    fail(pair);
+    pair.here.destroy();
+    const int fd = pair.card.context->async_fd;
+    ASSERT_EQ(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    ibv_async_event found{};
+    EXPECT_EQ(HLIBV(get_async_event)(pair.card.context, &found), -1);
+    EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST(emu_port_data, a_queue_pair_stays_until_its_event_is_acknowledged)
+{
+    wired_pair pair;
+    fail(pair);
+    ibv_async_event found{};
+    ASSERT_EQ(HLIBV(get_async_event)(pair.card.context, &found), 0);
+    auto destroyed =
+        std::async(std::launch::async, [&] { pair.here.destroy(); });
+    EXPECT_EQ(destroyed.wait_for(std::chrono::milliseconds(100)),
+              std::future_status::timeout);
+    HLIBV(ack_async_event)(&found);
+    destroyed.get();
 }
 
 TEST(emu_port_data, a_gaudi3_writes_host_memory)

@@ -314,6 +314,27 @@ GAUDI_CHILD(has_its_network_cut_and_mended)
     return pair.dismiss();
 }
 
+GAUDI_CHILD(sets_an_external_port_up)
+{
+    GAUDI_CHILD_REQUIRE(port_card(0).set_up(external) == 0);
+    return 0;
+}
+
+/* Its context is closed later than the card, which others have meanwhile. */
+GAUDI_CHILD(loses_a_card_to_another_process)
+{
+    own_card lost(0);
+    ibv_context *const context =
+        port_card::open(port_card::device_of(0), lost.fd());
+    GAUDI_CHILD_REQUIRE(context != nullptr);
+    close_card(lost);
+    pollfd told{context->async_fd, POLLIN, 0};
+    GAUDI_CHILD_REQUIRE(poll(&told, 1, 20000) == 1);
+    EXPECT_TRUE(child_passes("sets_an_external_port_up"));
+    EXPECT_EQ(HLIBV(close_device)(context), 0);
+    return ::testing::Test::HasFailure() ? 1 : 0;
+}
+
 /* By somebody else of this machine. */
 GAUDI_CHILD(finds_its_address_taken)
 {
@@ -382,25 +403,58 @@ TEST(emu_port_networks, an_external_port_can_be_cut_off_and_mended)
         {in_box("one", {{"HLTHUNK_EMU_SYSFS", files.path("sys")}})}));
 }
 
-TEST(emu_port_networks, a_port_whose_address_is_taken_is_down)
+TEST(emu_port_networks, a_card_that_was_lost_leaves_its_addresses)
 {
-    EXPECT_TRUE(child_passes("finds_its_address_taken", {in_box("one")}));
+    EXPECT_TRUE(
+        child_passes("loses_a_card_to_another_process", {in_box("one")}));
 }
 
-TEST(emu_port_networks, messages_take_the_time_of_their_port)
+TEST(emu_port_networks, a_port_whose_address_is_taken_is_down_and_says_so)
 {
+    const child_result ended =
+        run_child("finds_its_address_taken", {in_box("one")});
+    EXPECT_EQ(ended.exit_code, 0) << ended.error;
+    EXPECT_EQ(lines_with(ended.error, "give HLTHUNK_EMU_NODE another").size(),
+              1u)
+        << ended.error;
+}
+
+/* Messages of a child, of which one has 4 MiB. */
+struct traced_message {
+    const char *child;
+    size_t place;
+    const char *row;
+    const char *name;
+};
+
+class emu_port_trace : public ::testing::TestWithParam<traced_message> {};
+
+TEST_P(emu_port_trace, has_messages_and_their_time_in_the_row_of_their_port)
+{
+    const auto &[child, place, row, name] = GetParam();
     const scratch_directory files;
     const std::string figures =
         files.file("figures", R"({"port": 0.125, "port_latency": 0})");
     const std::string path = files.path("trace");
-    ASSERT_TRUE(child_passes("writes_to_another_box",
-                             {in_box("one", {{"HLTHUNK_EMU_TIMING", figures},
-                                             {"HLTHUNK_EMU_TRACE", path}})}));
+    ASSERT_TRUE(
+        child_passes(child, {in_box("one", {{"HLTHUNK_EMU_TIMING", figures},
+                                            {"HLTHUNK_EMU_TRACE", path}})}));
     const trace seen = read_trace(path);
     EXPECT_EQ(seen.wrong, "");
-    ASSERT_EQ(seen.ports.size(), 4u);
-    EXPECT_EQ(seen.ports[2].row, "port 8");
-    EXPECT_EQ(seen.ports[2].name, "to the network");
-    EXPECT_EQ(seen.ports[2].bytes(), 4 * mebi);
-    EXPECT_GE(seen.ports[2].end - seen.ports[2].begin, int64_t{33'000'000});
+    EXPECT_EQ(seen.overlap(), "");
+    ASSERT_GT(seen.ports.size(), place);
+    const traced_slice &message = seen.ports[place];
+    EXPECT_EQ(message.row, row);
+    EXPECT_EQ(message.name, name);
+    EXPECT_EQ(message.bytes(), 4 * mebi);
+    EXPECT_GE(message.end - message.begin, int64_t{33'000'000});
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    to, emu_port_trace,
+    ::testing::Values(
+        traced_message{"sends_in_a_model", 1, "port 0", "to gaudi3 port 0"},
+        traced_message{"writes_to_another_box", 2, "port 8", "to the network"}),
+    [](const auto &tested) {
+        return std::string(tested.index == 0 ? "a_card" : "another_box");
+    });

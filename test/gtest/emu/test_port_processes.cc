@@ -2,7 +2,6 @@
 /* Ports between processes, and with faults. */
 #include "common/scratch.h"
 #include "gtest/emu/ports_fixture.h"
-#include "gtest/emu/trace_reader.h"
 
 #include <csignal>
 #include <fstream>
@@ -69,6 +68,16 @@ void dismiss(port_card &card, port_user &user, remote &there)
     EXPECT_EQ(there.wait().exit_code, 0);
 }
 
+/* The number of what was destroyed can be had again. */
+void expect_drained(const port_card &card)
+{
+    hbldv_query_port_attr attr{};
+    EXPECT_TRUE(wait_until([&] {
+        return (HBLDV(query_port)(card.context, 1, &attr) == 0) &&
+               (attr.num_allocated_qps == 0);
+    }));
+}
+
 /* With few retries: a peer that goes, and another one that comes. */
 GAUDI_CHILD(outlives_its_peer)
 {
@@ -89,16 +98,64 @@ GAUDI_CHILD(outlives_its_peer)
         GAUDI_CHILD_REQUIRE(card.event().event_type == IBV_EVENT_QP_REQ_ERR);
         GAUDI_CHILD_REQUIRE(user.state() == std::pair(IBV_QPS_ERR, 0x40u));
     }
-    hbldv_query_port_attr attr{};
-    GAUDI_CHILD_REQUIRE(wait_until([&] {
-        return (HBLDV(query_port)(card.context, 1, &attr) == 0) &&
-               (attr.num_allocated_qps == 0);
-    }));
+    expect_drained(card);
     remote next;
     port_user user(card, 1, as);
     user.connect(next.qpn);
     expect_arrival(card, user, next, 65536, 3);
     dismiss(card, user, next);
+    return ::testing::Test::HasFailure() ? 1 : 0;
+}
+
+/* For longer than for one that is gone. What is changed then was on its way. */
+GAUDI_CHILD(waits_for_its_peer)
+{
+    constexpr std::chrono::microseconds timeout{4 << 12};
+    port_card card;
+    remote there;
+    port_user::options as;
+    as.timeout = 12;
+    port_user user(card, 1, as);
+    user.connect(there.qpn);
+    const uint64_t source = card.allocate_mapped(8 * mebi);
+    mark(card, source, 4 * mebi, 1);
+    there.stop();
+    user.write(source, there.target, 4 * mebi, 1);
+    user.ring();
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_TRUE(wait_until([&] {
+        return std::chrono::steady_clock::now() - begin > 30 * timeout;
+    }));
+    mark(card, source, 65536, 2);
+    there.kill(SIGCONT);
+    EXPECT_EQ(there.read_line(), "good");
+    EXPECT_TRUE(user.next(true).has_value());
+    dismiss(card, user, there);
+    return ::testing::Test::HasFailure() ? 1 : 0;
+}
+
+/* Its queue pair is told to have failed before the peer has taken what it has
+ * sent. Another one of the same number sends what is right. */
+GAUDI_CHILD(gives_its_peer_up)
+{
+    port_card card;
+    remote there;
+    port_user::options as;
+    as.timeout = 8;
+    there.stop();
+    {
+        port_user user(card, 1, as);
+        user.connect(there.qpn);
+        user.write(card.allocate_mapped(mebi), there.target, 64, 1);
+        user.ring();
+        GAUDI_CHILD_REQUIRE(card.event().event_type == IBV_EVENT_QP_REQ_ERR);
+    }
+    expect_drained(card);
+    there.kill(SIGCONT);
+    port_user user(card, 1);
+    user.connect(there.qpn);
+    expect_arrival(card, user, there, 64, 2);
+    dismiss(card, user, there);
     return ::testing::Test::HasFailure() ? 1 : 0;
 }
 
@@ -206,6 +263,19 @@ TEST(emu_port_processes, messages_wait_for_a_peer_that_comes_late)
     EXPECT_TRUE(here.next(true).has_value());
 }
 
+TEST(emu_port_processes, what_a_peer_has_not_taken_is_neither_lost_nor_resent)
+{
+    EXPECT_TRUE(child_passes("waits_for_its_peer",
+                             {{{"HLTHUNK_EMU_PORT_RETRIES", "20"}}}));
+}
+
+TEST(emu_port_processes, what_was_sent_arrives_no_more_once_it_has_failed)
+{
+    EXPECT_TRUE(
+        child_passes("gives_its_peer_up", {{{"HLTHUNK_EMU_PORT_RETRIES", "20"},
+                                            {"HLTHUNK_EMU_PORT_DRAIN", "0"}}}));
+}
+
 TEST(emu_port_processes, a_cut_wire_carries_nothing_until_it_is_mended)
 {
     const scratch_directory files;
@@ -255,29 +325,4 @@ TEST(emu_port_processes, a_completion_can_be_wished_to_get_lost)
     EXPECT_EQ(sent->index, 1u) << "the first one's never comes";
     EXPECT_TRUE(pair.there.next(false).has_value());
     EXPECT_TRUE(marked(pair.other, pair.target, 64, 1));
-}
-
-TEST(emu_port_processes, messages_take_their_time_and_have_a_row_in_the_trace)
-{
-    const scratch_directory files;
-    const std::string figures =
-        files.file("figures", R"({"port": 0.125, "port_latency": 0})");
-    const std::string path = files.path("trace");
-    ASSERT_TRUE(child_passes("sends_in_a_model",
-                             {{{"HLTHUNK_EMU_TIMING", figures},
-                               {"HLTHUNK_EMU_TRACE", path},
-                               {"HLTHUNK_EMU_NODE", files.path("")}}}));
-    const trace seen = read_trace(path);
-    EXPECT_EQ(seen.wrong, "");
-    EXPECT_EQ(seen.overlap(), "");
-    std::vector<traced_slice> row;
-    for (const traced_slice &each : seen.ports) {
-        EXPECT_EQ(each.row, "port 0");
-        EXPECT_EQ(each.name, "to gaudi3 port 0");
-        row.push_back(each);
-    }
-    ASSERT_EQ(row.size(), 2u);
-    EXPECT_EQ(row[0].bytes(), 4 * mebi);
-    EXPECT_GE(row[0].end - row[0].begin, int64_t{33'000'000});
-    EXPECT_EQ(row[0].end, row[1].begin) << "one right behind the other";
 }

@@ -251,6 +251,12 @@ int export_memory()
                                     cards.cards().all().front()->device().fd(),
                                     &counters) == 0);
             answer = std::to_string(counters.jobs);
+        } else if (what == "card") {
+            answer = std::to_string(
+                static_cast<uint64_t>(cards.cards().all()[a]->address()));
+        } else if (what == "module") {
+            answer =
+                std::to_string(cards.cards().all()[a]->device().module_id());
         } else if (what == "hide") {
             GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 0) == 0);
         } else if (what == "open_files") {

@@ -56,6 +56,7 @@ struct wish {
     uint64_t stamp;
     uint32_t cell;
     uint32_t kind;
+    uint32_t link = 0;
 };
 
 /* A file with a ring, as a client makes it. */
@@ -119,6 +120,7 @@ struct raw_client {
         slot.stamp              = asked.stamp;
         slot.cell               = asked.cell;
         slot.kind               = asked.kind;
+        slot.link               = asked.link;
         ring().posted           = ++posted;
         ring_bell();
     }
@@ -348,6 +350,58 @@ TEST_F(copy_service, refuses_what_is_out_of_place)
         EXPECT_EQ(error, client.run(request(change)));
     }
     EXPECT_EQ(0, client.run(request()));
+}
+
+/* The answer is a word of the chunks. */
+TEST_F(copy_service, maps_no_memory_for_who_has_no_ports)
+{
+    raw_client client(*of);
+    const auto map = [&](uint64_t offset) {
+        return client.run(request([&](auto &asked) {
+            asked.kind   = ipc::request_map;
+            asked.offset = offset;
+        }));
+    };
+    for (const uint64_t offset :
+         {data_bytes, data_bytes - 4, uint64_t{4}, UINT64_MAX - 7}) {
+        EXPECT_EQ(-EINVAL, map(offset));
+    }
+    uint64_t answer = 0;
+    EXPECT_EQ(0, map(8));
+    std::memcpy(&answer, client.data() + 8, sizeof(answer));
+    EXPECT_EQ(base::remote_memory::mapping::not_to_be, answer);
+}
+
+/* Another card has something else at the same addresses. Nobody answers these
+ * ports. */
+TEST_F(copy_service, writes_memory_of_a_card_over_its_own_ports_alone)
+{
+    exporter_process both{{{{"UCX_GAUDI_IPC_ROUTES", "ports"},
+                            {"UCX_GAUDI_DEVICES", "2,3"},
+                            {"HLTHUNK_EMU_PORTS", "y"},
+                            {"HLTHUNK_EMU_PORT_RETRIES", "1"}}}};
+    const uint64_t there       = both.allocate(mebi, 1);
+    const ipc::wire_key packed = both.key(there, mebi);
+    std::shared_ptr<ipc::foreign_page> page;
+    ASSERT_EQ(UCS_OK, ipc::remote_buffers::instance().find(packed, page));
+    raw_client client(*page);
+    shim::port_offer letter{.kind =
+                                static_cast<uint32_t>(shim::generation::gaudi2),
+                            .own   = 7,
+                            .count = shim::ports_of_card};
+    for (uint32_t port = 0; port < letter.count; ++port) {
+        letter.ends[port].port = port;
+    }
+    for (const auto &[card, ends] : {std::pair(0u, -EIO), {1u, -EFAULT}}) {
+        letter.peer = static_cast<uint32_t>(both.ask_number("module", card));
+        std::memcpy(client.data(), &letter, sizeof(letter));
+        EXPECT_EQ(0,
+                  client.run({both.ask_number("card", card), 0, sizeof(letter),
+                              0, 0, ipc::request_ports, card}));
+        EXPECT_EQ(ends, client.run({there, 0, 64, packed.stamp, packed.cell,
+                                    ipc::request_write, card}));
+    }
+    EXPECT_EQ("none", both.ask("warning"));
 }
 
 /* A flush needs no key, but a card of the other process. */

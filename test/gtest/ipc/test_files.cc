@@ -291,7 +291,7 @@ TEST(machine, reaches_its_own_kind_only_and_says_why)
               gaudi::ipc::why_unreachable(other));
     other         = own;
     other.version = own.version + 1;
-    EXPECT_EQ("it speaks version 8, and this process 7",
+    EXPECT_EQ("it speaks version 9, and this process 8",
               gaudi::ipc::why_unreachable(other));
 }
 

@@ -230,8 +230,11 @@ TEST_F(keys, of_a_dead_process_that_nobody_knew_fail)
     expect_gone(host);
 
     /* Another process has its pid by now. */
-    auto earlier        = device;
-    earlier.process.pid = static_cast<uint32_t>(getppid());
+    exporter_process next;
+    const auto later           = next.key(next.allocate(mebi, 5), mebi);
+    auto earlier               = device;
+    earlier.process.pid        = later.process.pid;
+    earlier.process.start_time = later.process.start_time - 1;
     expect_gone(earlier);
     EXPECT_EQ(cache().processes, 0u);
 }

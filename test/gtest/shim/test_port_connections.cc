@@ -323,6 +323,7 @@ TEST_F(port_connections, use_a_port_again_that_others_have_found_down)
     auto its_peer          = other->offer(one->card->module_id());
     ASSERT_EQ(its_peer->connect(second->offer()), "");
     ASSERT_EQ(second->connect(its_peer->offer()), "");
+    EXPECT_TRUE(to_other->is_whole());
     const auto deadline = clock_type::now() + long_enough;
     {
         const cut_wire down("0." + port);
@@ -335,12 +336,14 @@ TEST_F(port_connections, use_a_port_again_that_others_have_found_down)
             (void)second->poll(&ended, 1);
         }
         EXPECT_EQ(to_other->usable_ports(), 2u);
+        EXPECT_FALSE(to_other->is_whole());
         second->close();
     }
     while ((to_other->usable_ports() < 3) && (clock_type::now() < deadline)) {
         EXPECT_EQ(write(0, 0, 8), 0);
     }
     EXPECT_EQ(to_other->usable_ports(), 3u);
+    EXPECT_TRUE(to_other->is_whole());
 }
 
 TEST_F(port_connections, fail_where_the_peer_has_nothing_mapped)

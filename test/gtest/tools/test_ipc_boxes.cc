@@ -60,24 +60,46 @@ TEST_F(ipc_boxes, have_messages_of_all_kinds)
     }
 }
 
-TEST_F(ipc_boxes, have_puts_and_gets_by_messages)
+TEST_F(ipc_boxes, have_puts_and_gets)
 {
     for (const char *test : rma_tests) {
-        expect_arrival(over_ports(test, "host", "65536", "n"));
-        expect_arrival(over_ports(test, "gaudi", "65536", "y"));
+        for (const char *size : {"8", "65536", "1048576"}) {
+            for (const char *memory : {"host", "gaudi", "host,gaudi"}) {
+                expect_arrival(
+                    over_ports(test, memory, size, default_protocols));
+            }
+            expect_arrival(over_ports(test, "gaudi", size, "y"));
+            expect_arrival(over_ports(test, "gaudi,host", size, "y"));
+        }
+    }
+}
+
+TEST_F(ipc_boxes, wake_programs_that_sleep)
+{
+    for (const char *proto : protocols()) {
+        for (const char *test : message_tests) {
+            for (const char *size : {"8", "300000"}) {
+                perftest_case what = over_ports(test, "host", size, proto);
+                what.options       = {"-E", "sleep"};
+                expect_arrival(what);
+            }
+        }
+        perftest_case what = over_ports("tag_lat", "gaudi", "300000", proto);
+        what.options       = {"-E", "sleep"};
+        expect_arrival(what);
     }
 }
 
 TEST_F(ipc_boxes, go_by_the_ports_that_are_up)
 {
-    perftest_case what = over_ports("tag_bw", "host", "8", "n");
+    perftest_case what = over_ports("tag_bw", "host", "8", default_protocols);
     what.more.emplace("HLTHUNK_EMU_FAULTS", "port=down@0.8");
     expect_arrival(what);
 }
 
 TEST_F(ipc_boxes, are_left_only_if_wished)
 {
-    perftest_case what = over_ports("tag_bw", "host", "8", "n");
+    perftest_case what = over_ports("tag_bw", "host", "8", default_protocols);
     what.more.erase("UCX_GAUDI_IPC_BOXES");
     const running pair = start_pair(what, another_box());
     EXPECT_TRUE(eventually([&] { return pair.client->has_ended(); }));
@@ -87,9 +109,10 @@ TEST_F(ipc_boxes, are_left_only_if_wished)
 
 TEST_F(ipc_boxes, hear_of_a_peer_that_is_killed)
 {
-    perftest_case what = over_ports("tag_bw", "host", "8192", "n");
-    what.options       = {"-e"};
-    what.iterations    = 1'000'000'000;
+    perftest_case what =
+        over_ports("tag_bw", "host", "8192", default_protocols);
+    what.options    = {"-e"};
+    what.iterations = 1'000'000'000;
     what.more.emplace("UCX_LOG_LEVEL", "info");
     what.more.emplace("UCX_LOG_FILE", "stderr");
     const scratch_directory files;

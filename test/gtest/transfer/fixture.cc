@@ -165,10 +165,14 @@ counted_completion::counted_completion() : uct_completion_t()
 
 ucs_status_t counted_memory::check(uint64_t address, size_t length)
 {
-    return ((address >= start) && (address - start <= size) &&
-            (length <= size - (address - start)))
-               ? UCS_OK
-               : UCS_ERR_INVALID_ADDR;
+    ++checks;
+    return has(address, length) ? check_status : UCS_ERR_INVALID_ADDR;
+}
+
+bool counted_memory::has(uint64_t address, size_t length) const
+{
+    return (address >= start) && (address - start <= size) &&
+           (length <= size - (address - start));
 }
 
 ucs_status_t counted_memory::hold()

@@ -45,6 +45,7 @@ public:
     counted_memory(uint64_t first, size_t bytes) : start(first), size(bytes) {}
 
     ucs_status_t check(uint64_t address, size_t length) override;
+    [[nodiscard]] bool has(uint64_t address, size_t length) const override;
     ucs_status_t hold() override;
     void release() override;
 
@@ -55,9 +56,11 @@ public:
 
     const uint64_t start;
     const size_t size;
-    ucs_status_t hold_status = UCS_OK;
-    unsigned holds           = 0;
-    unsigned releases        = 0;
+    ucs_status_t check_status = UCS_OK;
+    ucs_status_t hold_status  = UCS_OK;
+    unsigned checks           = 0;
+    unsigned holds            = 0;
+    unsigned releases         = 0;
 };
 
 /** Host memory of a child of the test, zeroed, which lives until then. */

@@ -34,11 +34,11 @@ protected:
             EXPECT_EQ(1u, each.calls);
             EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, each.status);
         }
-        EXPECT_EQ(2u, child->releases);
+        EXPECT_EQ(1u, child->releases);
         EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
                   put ? engine->copy(child->at(0), local, 8)
                       : engine->copy(local, child->at(0), 8));
-        EXPECT_EQ(3u, child->releases);
+        EXPECT_EQ(2u, child->releases);
         EXPECT_EQ(UCS_OK, engine->flush(nullptr, nullptr));
 
         /* And the engine goes on. */
@@ -204,6 +204,32 @@ TEST_F(remote_errors, without_room_nothing_is_held)
     EXPECT_EQ(far->releases, far->holds);
 }
 
+TEST_F(remote_errors, copies_that_join_others_look_now_and_then_if_they_may)
+{
+    constexpr unsigned count = 64;
+    auto far                 = far_memory(4096);
+    char host[8]             = {};
+    const auto start         = [&] {
+        return engine->start(domain, far->at(0), host, sizeof(host), nullptr);
+    };
+    for (unsigned i = 0; i < count; ++i) {
+        ASSERT_EQ(UCS_INPROGRESS, start());
+    }
+    EXPECT_EQ(1u, far->holds);
+    EXPECT_GT(far->checks, 1u);
+    EXPECT_LE(far->checks, count / 8);
+
+    far->check_status = UCS_ERR_REJECTED;
+    ucs_status_t met  = UCS_INPROGRESS;
+    for (unsigned i = 0; (i < count) && (met == UCS_INPROGRESS); ++i) {
+        met = start();
+    }
+    EXPECT_EQ(UCS_ERR_REJECTED, met);
+    EXPECT_EQ(UCS_ERR_REJECTED, start()); /* and from then on */
+    flush();
+    EXPECT_EQ(far->releases, far->holds);
+}
+
 TEST_F(remote_errors, a_canceled_copy_ends_once_and_the_others_go_on)
 {
     auto child = child_memory::create(large);
@@ -269,7 +295,7 @@ TEST_F(remote_errors, an_engine_that_goes_lets_everything_go)
         EXPECT_EQ(1u, each.calls);
         EXPECT_EQ(UCS_ERR_CANCELED, each.status);
     }
-    EXPECT_EQ(2u, child->releases);
+    EXPECT_EQ(1u, child->releases);
     EXPECT_EQ(1u, far->releases);
 }
 

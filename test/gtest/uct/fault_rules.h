@@ -137,6 +137,12 @@ inline constexpr struct {
 
 inline operation_rules rules_over(bool host, operation_rules rules)
 {
+    if (goes_by_ports() &&
+        std::string_view(rules.name).ends_with("_other_card")) {
+        rules.needs    = accesses;
+        rules.can_miss = no_step;
+        return rules;
+    }
     for (const auto &[name, needs, tries] : rules_over_host) {
         const bool exports_all_the_same = (name == "mkey_pack") && may_export();
         if (host && (name == rules.name) && !exports_all_the_same) {

@@ -83,6 +83,23 @@ size_t device_bytes()
     return (wished != nullptr) ? std::stoul(wished) : ipc_peer_bytes;
 }
 
+void *device_window()
+{
+    const char *wished = std::getenv(peer_card);
+    return (wished != nullptr)
+               ? window_of_card(static_cast<unsigned>(std::atoi(wished)))
+               : nullptr;
+}
+
+child_options in_its_box(child_options options)
+{
+    const char *wished = std::getenv(peer_box);
+    if (wished != nullptr) {
+        options.environment.emplace_back("HLTHUNK_EMU_NODE", wished);
+    }
+    return options;
+}
+
 /* What the child has, */
 struct peer_memory {
     opened_domain copy_md;
@@ -91,7 +108,7 @@ struct peer_memory {
     char *const host = static_cast<char *>(
         mmap(nullptr, ipc_peer_bytes, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    device_buffer device{copy_md, device_bytes()};
+    device_buffer device{copy_md, device_bytes(), device_window()};
 };
 
 /* and by what others use it. */
@@ -106,7 +123,8 @@ struct shared_memory {
     peer_memory &memory;
     opened_domain ipc_md{"gaudi_ipc"};
     transport ipc{ipc_md};
-    registration host_memh{ipc_md, memory.host, ipc_peer_bytes};
+    std::optional<registration> host_memh{std::in_place, ipc_md, memory.host,
+                                          ipc_peer_bytes};
     std::optional<registration> device_memh{
         std::in_place, ipc_md, memory.device.address, device_bytes()};
 };
@@ -116,6 +134,7 @@ struct peer_state : peer_memory {
     uct_ep_h back = nullptr;
     std::unique_ptr<unpacked_key> held;    /* that a transfer uses */
     std::vector<std::vector<char>> echoes; /* that wait for room */
+    size_t received = 0;                   /* messages */
 };
 
 bool send_echo(peer_state &state, const std::vector<char> &data)
@@ -130,6 +149,7 @@ ucs_status_t receive(void *arg, void *data, size_t length, unsigned)
     auto &state      = *static_cast<peer_state *>(arg);
     const char *from = static_cast<char *>(data);
     std::vector<char> message(from, from + length);
+    ++state.received;
     if (!state.echoes.empty() || !send_echo(state, message)) {
         state.echoes.push_back(std::move(message));
     }
@@ -212,6 +232,15 @@ std::string answer(peer_state &state, std::istringstream words)
         state.back = state.shared->ipc.make_ep(read_address(words));
         return (state.back != nullptr) ? "connected" : "not connected";
     }
+    if (what == "flush_echoes") {
+        size_t count = 0;
+        words >> count;
+        while ((state.received < count) || !state.echoes.empty() ||
+               (uct_ep_flush(state.back, 0, nullptr) != UCS_OK)) {
+            progress(state);
+        }
+        return "flushed";
+    }
     if (what == "moved") {
         return std::to_string(moved_bytes());
     }
@@ -223,16 +252,21 @@ std::string answer(peer_state &state, std::istringstream words)
         words >> port;
         return std::to_string(engine_hooks::counters().ports[port].bytes);
     }
+    if (what == "mappings") {
+        return std::to_string(engine_hooks::counters().mappings);
+    }
     if (what == "flushes") {
         return std::to_string(engine_hooks::counters().flushes);
     }
     if (what == "hold") {
         const ipc_peer::memory there = read_memory(words);
+        size_t bytes                 = 0;
+        words >> bytes;
         state.held = std::make_unique<unpacked_key>(there.key);
         engine_hooks::pause(true);
         return ucs_status_string(
             endpoint{state.back, state.held->rkey()}.get_zcopy(
-                state.device.address, ipc_peer_bytes, there.address, nullptr));
+                state.device.address, bytes, there.address, nullptr));
     }
     if (what == "let_go") {
         engine_hooks::pause(false);
@@ -245,13 +279,27 @@ std::string answer(peer_state &state, std::istringstream words)
                                                          : "refused";
     }
     if (what == "end_key") {
+        bool of_device = false;
+        words >> of_device;
+        (of_device ? state.shared->device_memh : state.shared->host_memh)
+            .reset();
+        return "ended";
+    }
+    if (what == "end_key_amid_writes") {
+        for (const uint64_t before = written_by_ports();
+             written_by_ports() == before;) {
+            progress(state);
+        }
         state.shared->device_memh.reset();
         return "ended";
     }
     if (what == "invalidate") {
         counted_completion over;
-        uct_mem_h memh                  = state.shared->device_memh->memh;
-        state.shared->device_memh->memh = nullptr;
+        bool of_device = false;
+        words >> of_device;
+        registration &ended =
+            *(of_device ? state.shared->device_memh : state.shared->host_memh);
+        uct_mem_h memh = std::exchange(ended.memh, nullptr);
         if (invalidate(state.shared->ipc_md, memh, over) != UCS_OK) {
             return "refused";
         }
@@ -298,7 +346,7 @@ GAUDI_CHILD(ipc_peer_main)
     GAUDI_CHILD_REQUIRE(uct_iface_set_am_handler(shared.ipc.iface, ipc_echo_id,
                                                  receive, &state, 0) == UCS_OK);
     tell_parent(to_words(shared.ipc.address()));
-    tell_parent(to_words({pack_key(shared.ipc_md, shared.host_memh.memh),
+    tell_parent(to_words({pack_key(shared.ipc_md, shared.host_memh->memh),
                           reinterpret_cast<uintptr_t>(state.host)}));
     tell_parent(to_words(shared.key_of_device()));
     while (const auto line = next_line(state)) {
@@ -309,7 +357,7 @@ GAUDI_CHILD(ipc_peer_main)
 }
 
 ipc_peer::ipc_peer(const child_options &options)
-    : child_("ipc_peer_main", options),
+    : child_("ipc_peer_main", in_its_box(options)),
       address(from_line(child_.read_line(), read_address)),
       host(from_line(child_.read_line(), read_memory)),
       device(from_line(child_.read_line(), read_memory))
@@ -333,9 +381,10 @@ bool ipc_peer::has(bool of_device, size_t size, uint64_t seed)
     return ask(line.str()) == "yes";
 }
 
-void ipc_peer::hold(const memory &what)
+void ipc_peer::hold(const memory &what, size_t bytes)
 {
-    EXPECT_EQ(ucs_status_string(UCS_INPROGRESS), ask("hold " + to_words(what)));
+    EXPECT_EQ(ucs_status_string(UCS_INPROGRESS),
+              ask("hold " + to_words(what) + " " + std::to_string(bytes)));
 }
 
 void ipc_peer::let_go()
@@ -353,14 +402,20 @@ void ipc_peer::unmap_host()
     EXPECT_EQ("unmapped", ask("unmap_host"));
 }
 
-void ipc_peer::end_key()
+void ipc_peer::end_key(bool of_device)
 {
-    EXPECT_EQ("ended", ask("end_key"));
+    EXPECT_EQ("ended", ask("end_key " + std::to_string(of_device)));
 }
 
-void ipc_peer::invalidate()
+void ipc_peer::end_key_amid_writes()
 {
-    EXPECT_EQ(ucs_status_string(UCS_OK), ask("invalidate"));
+    EXPECT_EQ("ended", ask("end_key_amid_writes"));
+}
+
+void ipc_peer::invalidate(bool of_device)
+{
+    EXPECT_EQ(ucs_status_string(UCS_OK),
+              ask("invalidate " + std::to_string(of_device)));
 }
 
 void ipc_peer::execute()
@@ -402,9 +457,19 @@ uint64_t ipc_peer::written_by(unsigned port)
     return std::stoull(ask("written " + std::to_string(port)));
 }
 
+uint64_t ipc_peer::mappings()
+{
+    return std::stoull(ask("mappings"));
+}
+
 uint64_t ipc_peer::flushes()
 {
     return std::stoull(ask("flushes"));
+}
+
+void ipc_peer::flush_echoes(size_t count)
+{
+    EXPECT_EQ("flushed", ask("flush_echoes " + std::to_string(count)));
 }
 
 uint64_t ipc_peer::moved_bytes()
@@ -417,6 +482,15 @@ uint64_t moved_bytes()
     const hlthunk_emu_counters counted = engine_hooks::counters();
     return counted.host_to_device_bytes + counted.device_to_host_bytes +
            counted.device_to_device_bytes + counted.host_to_host_bytes;
+}
+
+uint64_t written_by_ports()
+{
+    uint64_t sum = 0;
+    for (const auto &port : engine_hooks::counters().ports) {
+        sum += port.bytes;
+    }
+    return sum;
 }
 
 std::vector<std::string> wires_to(unsigned card)

@@ -27,6 +27,11 @@ inline constexpr char peer_habit[] = "GAUDI_PEER_HABIT";
  *  that is larger. */
 inline constexpr char peer_block[] = "GAUDI_PEER_BLOCK";
 
+/** Variable with the name of the box of peers, if it is another one, and with
+ *  the card that has their device memory. */
+inline constexpr char peer_box[]  = "GAUDI_PEER_BOX";
+inline constexpr char peer_card[] = "GAUDI_PEER_CARD";
+
 /** A child with gaudi_ipc and memory that others may use. It does what it is
  *  told in lines, and makes progress in between. */
 class ipc_peer {
@@ -54,9 +59,12 @@ public:
     /** Let it connect to an interface, for its echoes. */
     void connect(const interface_address &to);
 
+    /** Let it echo so many messages since its start, and flush. */
+    void flush_echoes(size_t count);
+
     /** Let it start to read memory of the process it is connected to,
-     *  ipc_peer_bytes, and not get on until @ref let_go. */
-    void hold(const memory &what);
+     *  and not get on until @ref let_go. */
+    void hold(const memory &what, size_t bytes = ipc_peer_bytes);
     void let_go();
 
     /** Bytes that the engines of its card moved. */
@@ -68,17 +76,23 @@ public:
     /** Bytes that its card has written by a port, by the hardware's number. */
     uint64_t written_by(unsigned port);
 
+    /** What its card has mapped now. */
+    uint64_t mappings();
+
     /** Times that it has flushed its card. */
     uint64_t flushes();
 
     /** Let it unmap its host memory, and keep the registration. */
     void unmap_host();
 
-    /** Let it end the registration of its device memory. */
-    void end_key();
+    /** Let it end the registration of its device or host memory. */
+    void end_key(bool of_device = true);
+
+    /** The same once its card writes by ports, in a call. */
+    void end_key_amid_writes();
 
     /** The same by an invalidation, until that is over. */
-    void invalidate();
+    void invalidate(bool of_device = true);
 
     /** Let it execute another program, which says what it is told. */
     void execute();
@@ -105,6 +119,9 @@ private:
 
 /** Bytes that the engines of the card of this process moved. */
 uint64_t moved_bytes();
+
+/** Bytes that the card of this process has written by its ports. */
+uint64_t written_by_ports();
 
 /** The ports of the card of this process that lead to another one, as a fault
  *  of wires names them. */

@@ -2,6 +2,8 @@
 /* Several cards in one process. */
 #include "gtest/uct/fixture.h"
 
+#include "common/process_state.h"
+
 #include <array>
 
 extern "C" {
@@ -90,7 +92,7 @@ TEST_IN_CHILD(cards, an_operation_goes_to_the_card_that_owns_the_address,
 }
 
 /* Copy to another card by a blocking operation, or without. */
-void copy_to_card(transport &tl, bool blocking, char *from, size_t length,
+void copy_to_card(transport &tl, bool blocking, void *from, size_t length,
                   uint64_t to)
 {
     if (blocking) {
@@ -174,16 +176,17 @@ TEST_P_IN_CHILD(between_cards, a_copy_gets_there, options())
             copy_to_card(tl, blocking, source.data() + 1, length,
                          target.remote(2));
             const auto after = counters();
-            /* By the reading card directly, or by both through the host. */
+            /* By ports, the reading card, or both through the host. */
+            const bool through_host = !goes_directly() && !goes_by_ports();
             ASSERT_TRUE(after[of_target].device_to_device_bytes -
                             before[of_target].device_to_device_bytes ==
-                        (goes_directly() ? length : 0));
+                        (goes_by_ports() || through_host ? 0 : length));
             ASSERT_TRUE(after[of_source].device_to_host_bytes -
                             before[of_source].device_to_host_bytes ==
-                        (goes_directly() ? 0 : length));
+                        (through_host ? length : 0));
             ASSERT_TRUE(after[of_target].host_to_device_bytes -
                             before[of_target].host_to_device_bytes ==
-                        (goes_directly() ? 0 : length));
+                        (through_host ? length : 0));
             EXPECT_TRUE(tl.holds(target.remote(2), length, seed));
         }
     }
@@ -263,8 +266,9 @@ TEST_P_IN_CHILD(between_cards, an_interface_goes_amid_a_copy, options())
         }
         ASSERT_TRUE(done.calls == 1);
         /* A card that reads has little of it at a time. */
-        ASSERT_TRUE((done.status == UCS_ERR_CANCELED) ||
-                    (goes_directly() && (done.status == UCS_OK)));
+        ASSERT_TRUE(
+            (done.status == UCS_ERR_CANCELED) ||
+            ((goes_directly() || goes_by_ports()) && (done.status == UCS_OK)));
     }
 }
 
@@ -291,6 +295,48 @@ TEST_P_IN_CHILD(between_cards, a_blocking_copy_gets_by_a_busy_third_card,
     tl.start_put(first.data(), size, third.remote(), &done);
     ASSERT_EQ(UCS_OK, tl.put_short(first.data(), size, second.remote()));
     tl.flush();
+}
+
+/* Of cards whose ports lead to each other. */
+TEST_IN_CHILD(cards, copy_to_each_other_over_their_ports,
+              all_cards_with({{"HLTHUNK_EMU_PORTS", "y"},
+                              {"UCX_GAUDI_IPC_ROUTES", "ports,host"}}))
+{
+    const opened_domain md;
+    transport tl(md);
+    const auto written = [](unsigned card) {
+        uint64_t bytes = 0;
+        for (const auto &port : engine_hooks::counters_of(card).ports) {
+            bytes += port.bytes;
+        }
+        return bytes;
+    };
+    card_memory one(md, 0);
+    card_memory other(md, 1);
+    std::vector<char> text(size);
+    for (unsigned i = 0; i < 4; ++i) {
+        card_memory &from     = (i % 2 == 0) ? one : other;
+        card_memory &to       = (i % 2 == 0) ? other : one;
+        const uint64_t before = written(i % 2);
+        fill_pattern(text.data(), size, i);
+        tl.put(text.data(), size, from.remote());
+        copy_to_card(tl, i < 2, from.address, size, to.remote());
+        EXPECT_TRUE(tl.holds(to.remote(), size, i));
+        EXPECT_EQ(before + size, written(i % 2));
+    }
+    ASSERT_EQ(0, emulator::instance().hlthunk_emu_fault("wqe#2=abort@0"));
+    EXPECT_EQ(UCS_ERR_IO_ERROR,
+              tl.put_short(one.address, size, other.remote()));
+    ASSERT_EQ(0, emulator::instance().hlthunk_emu_fault(""));
+    (void)take_logs();
+    for (const unsigned card : {0u, 1u}) { /* over others meanwhile */
+        EXPECT_TRUE(eventually([&] {
+            const uint64_t before = written(card);
+            copy_to_card(tl, true, (card == 0 ? one : other).address, size,
+                         (card == 0 ? other : one).remote());
+            return written(card) == before + size;
+        }));
+    }
 }
 
 /* More than the address space of a card, with some of it in use. */

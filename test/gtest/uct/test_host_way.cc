@@ -6,6 +6,7 @@
 
 #include "common/ability.h"
 #include "common/denial.h"
+#include "common/framework.h"
 #include "common/namespaces.h"
 #include "common/process_state.h"
 
@@ -248,6 +249,168 @@ TEST_IN_CHILD(ports_way, moves_host_memory_without_a_copy, over_ports())
         EXPECT_TRUE(ended_once(done[0]) && ended_once(done[1]));
         EXPECT_TRUE(has_pattern(host.data(), host.size(), round));
         EXPECT_EQ(before, moved_bytes());
+    }
+}
+
+namespace {
+
+/* Puts and gets of host memory of a peer. */
+struct to_host_memory : pair {
+    ucs_status_t put(size_t size, counted_completion &done)
+    {
+        target().start_put(memory.address, size, peer.host.address, &done);
+        EXPECT_TRUE(tl->progress_until([&] { return done.calls > 0; }));
+        return done.status;
+    }
+
+    /* Whether no engine of either card has moved bytes that came and went. */
+    bool goes_by_ports(size_t size)
+    {
+        const uint64_t seed = ++last;
+        std::vector<char> host(size);
+        fill_pattern(host.data(), size, seed);
+        EXPECT_EQ(UCS_OK, copy.put_short(host.data(), size, memory.remote()));
+        const uint64_t before = moved_bytes() + peer.moved_bytes();
+        counted_completion done[2];
+        EXPECT_EQ(UCS_OK, put(size, done[0]));
+        target().start_get(other.address, size, peer.host.address, &done[1]);
+        EXPECT_TRUE(tl->progress_until([&] { return done[1].calls > 0; }));
+        const uint64_t moved = moved_bytes() + peer.moved_bytes() - before;
+        EXPECT_EQ(UCS_OK, done[1].status);
+        EXPECT_TRUE(peer.has(false, size, seed));
+        EXPECT_TRUE(copy.holds(other.remote(), size, seed));
+        return moved == 0;
+    }
+
+    [[nodiscard]] endpoint target() const { return to(key); }
+
+    const unpacked_key key{peer.host.key};
+    device_buffer memory{copy_md, ipc_peer_bytes};
+    device_buffer other{copy_md, ipc_peer_bytes};
+    uint64_t last = 0;
+};
+
+} // namespace
+
+/* The kernel copies until its card has mapped it. */
+TEST_IN_CHILD(ports_way, leads_to_host_memory_of_a_peer, over_ports())
+{
+    to_host_memory s;
+    EXPECT_FALSE(s.goes_by_ports(ipc_peer_bytes));
+    EXPECT_TRUE(eventually([&] { return s.goes_by_ports(ipc_peer_bytes); }));
+    for (const size_t size : sizes) {
+        EXPECT_TRUE(s.goes_by_ports(size)) << size;
+    }
+}
+
+/* What one has been told another one has to ask for. */
+TEST_IN_CHILD(ports_way, leads_to_host_memory_by_another_interface,
+              over_ports())
+{
+    to_host_memory s;
+    for (unsigned i = 0; i < 2; ++i) {
+        EXPECT_TRUE(eventually([&] { return s.goes_by_ports(4096); }));
+        s.reopen();
+        s.ep = s.tl->make_ep(s.peer.address);
+    }
+}
+
+/* Its card pins it: what is written to and not mapped resets the card. */
+TEST_IN_CHILD(ports_way, leads_to_host_memory_as_long_as_there_is_its_key,
+              over_ports())
+{
+    to_host_memory s;
+    counted_completion done;
+    const uint64_t before = s.peer.mappings();
+    /* SynapseAI maps it, too. */
+    const uint64_t mapped = before + (runs_beside_framework() ? 2 : 1);
+    EXPECT_TRUE(eventually([&] { return s.goes_by_ports(4096); }));
+    EXPECT_EQ(mapped, s.peer.mappings());
+    s.peer.unmap_host();
+    EXPECT_EQ(mapped, s.peer.mappings());
+    s.peer.end_key(false);
+    EXPECT_TRUE(eventually([&] { return s.peer.mappings() == before; }));
+    EXPECT_EQ(UCS_ERR_REJECTED, s.put(ipc_peer_bytes, done));
+    (void)take_logs();
+}
+
+/* Whose end nothing tells of. */
+TEST_IN_CHILD(ports_way, leads_to_host_memory_until_it_is_not_used_any_more,
+              over_ports("rests", {{"UCX_GAUDI_IPC_PORT_DRAIN", "10ms"}}))
+{
+    to_host_memory s;
+    counted_completion done;
+    const uint64_t before = s.peer.mappings();
+    EXPECT_TRUE(eventually([&] { return s.goes_by_ports(4096); }));
+    s.target().start_put(s.memory.address, 8, s.peer.host.address, &done);
+    s.peer.end_key(false);
+    EXPECT_EQ(0u, done.calls);
+    EXPECT_TRUE(s.tl->progress_until([&] { return done.calls > 0; }));
+    s.peer.unmap_host();
+    EXPECT_TRUE(eventually([&] { return s.peer.mappings() == before; }));
+}
+
+/* What has come as an answer nobody may ever look at. */
+TEST_IN_CHILD(ports_way, that_was_asked_for_holds_up_no_invalidation,
+              over_ports())
+{
+    to_host_memory s;
+    const uint64_t before = s.peer.mappings();
+    EXPECT_TRUE(eventually([&] {
+        counted_completion done;
+        return (s.put(1, done) == UCS_OK) && (s.peer.mappings() > before);
+    }));
+    s.peer.invalidate(false);
+}
+
+/* Which has closed gaudi_ipc, and is silent when it has opened it again: the
+ * way that was known has gone. */
+TEST_IN_CHILD(ports_way, is_made_anew_to_a_peer_that_is_met_again,
+              over_ports("rests", {{"UCX_GAUDI_IPC_TIMEOUT", "2s"}}))
+{
+    pair p;
+    const uint64_t word = 1;
+    ASSERT_EQ(UCS_OK, p.target().put_short(&word, sizeof(word), p.remote()));
+    const auto [address, again] = p.peer.reopen();
+    uct_ep_h ep                 = p.tl->make_ep(address);
+    const unpacked_key fresh(again.key);
+    const auto put = [&, to = endpoint{ep, fresh.rkey()}, at = again.address] {
+        return to.put_short(&word, sizeof(word), at);
+    };
+    p.peer.process().stop();
+    EXPECT_EQ(UCS_ERR_TIMED_OUT, put());
+    EXPECT_EQ(UCS_ERR_TIMED_OUT, put());
+    p.peer.process().kill(SIGCONT);
+    EXPECT_TRUE(eventually([&] { return put() == UCS_OK; }));
+    uct_ep_destroy(ep);
+    (void)take_logs();
+}
+
+/* Which is held by what is under way. */
+TEST_IN_CHILD(ports_way, is_taken_by_no_key_that_has_ended_meanwhile,
+              over_ports())
+{
+    pair p;
+    device_buffer memory(p.copy_md, 4096);
+    counted_completion done[2];
+    p.target().start_put(memory.address, 8, p.remote(), &done[0]);
+    p.peer.end_key();
+    p.target().start_put(memory.address, 8, p.remote(), &done[1]);
+    p.flush();
+    EXPECT_TRUE(ended_once(done[0]));
+    EXPECT_EQ(1u, done[1].calls);
+    EXPECT_EQ(UCS_ERR_REJECTED, done[1].status);
+    (void)take_logs();
+}
+
+/* Such as what is only to be read. */
+TEST_IN_CHILD(ports_way, is_not_taken_to_host_memory_that_no_card_maps,
+              over_ports())
+{
+    to_host_memory s;
+    s.peer.break_card("map=ENOMEM");
+    for (unsigned i = 0; i < 10; ++i) {
+        EXPECT_FALSE(s.goes_by_ports(ipc_peer_bytes));
     }
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <thread>
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -110,6 +111,29 @@ TEST_F(ipc_sleep, ends_when_a_peer_is_killed)
     uct_ep_destroy(too);
     uct_ep_destroy(fine);
     (void)victim.process().wait();
+}
+
+/* As UCP sleeps beside interfaces that its worker does not progress: it has
+ * looked for messages before it arms, and this one came in between. */
+TEST_F(ipc_sleep, is_short_where_events_alone_are_looked_at)
+{
+    uct_ep_h to = tl->make_ep(peer.address);
+    ASSERT_NE(nullptr, to);
+    const auto take = [](void *, void *, size_t, unsigned) { return UCS_OK; };
+    EXPECT_EQ(UCS_OK, uct_iface_set_am_handler(tl->iface, ipc_echo_id, take,
+                                               nullptr, 0));
+    uct_iface_progress_disable(tl->iface,
+                               UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(to, ipc_echo_id, 0, nullptr, 0));
+    peer.flush_echoes(1);
+    EXPECT_EQ(UCS_OK, tl->arm(UCT_EVENT_RECV));
+    pollfd wanted{-1, POLLIN, 0};
+    EXPECT_EQ(UCS_OK, uct_iface_event_fd_get(tl->iface, &wanted.fd));
+    EXPECT_EQ(1, poll(&wanted, 1, 0));
+    EXPECT_NE(0u, uct_iface_progress(tl->iface));
+    EXPECT_EQ(UCS_OK, tl->arm(UCT_EVENT_RECV));
+    EXPECT_EQ(0, poll(&wanted, 1, 0));
+    uct_ep_destroy(to);
 }
 
 /* Programs end one after the other, and that is no failure. */

@@ -5,20 +5,30 @@
 #include "gtest/uct/peers.h"
 
 #include "common/process_state.h"
+#include "common/ucx_logs.h"
 #include "common/vfs.h"
 
+#include <algorithm>
+#include <deque>
 #include <string>
 #include <vector>
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace gaudi::test {
 
 namespace {
 
-child_options over(const char *routes)
+child_options over(const char *routes, const char *drain_ms = "20",
+                   const char *chunks = "16")
 {
     return {{{"UCX_GAUDI_IPC_ROUTES", routes},
+             {"UCX_GAUDI_IPC_STAGING_COUNT", chunks},
              {"HLTHUNK_EMU_PORTS", "y"},
              {"HLTHUNK_EMU_PORT_RETRIES", "30"},
+             {"HLTHUNK_EMU_PORT_DRAIN", drain_ms},
              {peer_habit, "sleeps"}}};
 }
 
@@ -70,6 +80,14 @@ struct ports_to_a_peer : with_a_peer {
                           of_port.substr(dot + 1) + "/" + what)
             .value_or(0);
     }
+    uint64_t bytes()
+    {
+        uint64_t all = 0;
+        for (const std::string &each : wires_to(peer.card())) {
+            all += shown(each, "bytes");
+        }
+        return all;
+    }
     /* What the peer's card has written by the other end of a port. */
     uint64_t written_there(size_t which)
     {
@@ -97,13 +115,40 @@ TEST_IN_CHILD(port_faults, each_port_has_a_row, over("ports"))
     ports_to_a_peer s;
     ASSERT_EQ(UCS_OK, s.put(3 * 4096));
     ASSERT_EQ(UCS_OK, s.put());
-    uint64_t bytes = 0;
     for (const std::string &each : wires_to(s.peer.card())) {
-        bytes += s.shown(each, "bytes");
         EXPECT_GT(s.shown(each, "messages"), 0u);
         EXPECT_EQ(s.shown(each, "errors"), 0u);
     }
-    EXPECT_EQ(bytes, 3 * 4096 + size);
+    EXPECT_EQ(s.bytes(), 3 * 4096 + size);
+}
+
+/* Of a card that it has acquired. */
+GAUDI_CHILD(puts_beside_a_framework)
+{
+    const info_logs lines;
+    ports_to_a_peer s;
+    const std::string hcl = std::getenv("INIT_HCCL_ON_ACQUIRE");
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_EQ(UCS_OK, s.put());
+    }
+    EXPECT_EQ((hcl == "true") ? 0 : 3 * size, s.bytes());
+    const auto told = take_logs();
+    EXPECT_EQ((hcl == "true") ? 1 : 0,
+              std::ranges::count_if(told, [](const std::string &line) {
+                  return line.find("INIT_HCCL_ON_ACQUIRE") != line.npos;
+              }));
+    return ::testing::Test::HasFailure() ? 1 : 0;
+}
+
+TEST(framework_ports, are_hcls_unless_it_is_told_to_leave_them)
+{
+    for (const auto &[hcl, routes] :
+         {std::pair("true", "ports,host"), std::pair("false", "ports")}) {
+        child_options beside = over(routes);
+        beside.environment.emplace_back("GAUDI_TEST_FRAMEWORK", "y");
+        beside.environment.emplace_back("INIT_HCCL_ON_ACQUIRE", hcl);
+        EXPECT_TRUE(child_passes("puts_beside_a_framework", beside)) << hcl;
+    }
 }
 
 TEST_IN_CHILD(port_faults, a_port_whose_link_is_back_is_used_again,
@@ -138,6 +183,118 @@ TEST_IN_CHILD(port_faults, a_port_that_has_failed_is_replaced, over("ports"))
         errors += s.shown(each, "errors");
     }
     EXPECT_EQ(1u, errors);
+    (void)take_logs();
+}
+
+/* Each has a queue pair on each port. They go when the next are replaced, which
+ * is tried after 5 s. */
+TEST_IN_CHILD(port_faults, ports_that_were_replaced_under_use_go, over("ports"))
+{
+    ports_to_a_peer s;
+    const auto queues = [] { return count_mappings("hlthunk-emu-port"); };
+    s.wish("port=down@" + s.port(1));
+    EXPECT_EQ(UCS_OK, s.put(8));
+    s.wish("port=up");
+    const unsigned number = std::stoul(s.port(1).substr(2));
+    std::deque<counted_completion> under_way;
+    EXPECT_TRUE(eventually([&] {
+        s.target().start_put(s.memory.address, 8, s.remote(),
+                             &under_way.emplace_back());
+        (void)s.peer.card(); /* which gives it time to answer */
+        return engine_hooks::counters().ports[number].bytes > 0;
+    }));
+    s.flush();
+    const unsigned both = queues();
+    s.wish("wqe#2=abort@0");
+    EXPECT_EQ(UCS_ERR_IO_ERROR, s.put());
+    s.wish("");
+    EXPECT_TRUE(
+        eventually([&] { return (s.put() == UCS_OK) && (queues() < both); }));
+    (void)take_logs();
+}
+
+/* The driver drains what is destroyed in a work of its own (qp_destroy_work of
+ * hbl_cn.c). Only who closes the card waits for that, so nobody does here. */
+TEST_IN_CHILD(port_faults, a_connection_that_drains_holds_up_nobody,
+              over("ports", "60000"))
+{
+    ports_to_a_peer s;
+    ASSERT_TRUE(s.is_used(1));
+    s.wish("wqe#2=abort@0");
+    EXPECT_EQ(UCS_ERR_IO_ERROR, s.put());
+    s.wish("");
+    EXPECT_TRUE(s.is_used(1));
+    s.reopen();
+    (void)take_logs();
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+}
+
+/* A get is under way when the first ones are replaced. */
+TEST_IN_CHILD(port_faults, connections_that_are_replaced_under_use_go,
+              over("ports", "0"))
+{
+    ports_to_a_peer s;
+    const auto fail = [&] {
+        s.wish("wqe#1=abort@0");
+        EXPECT_EQ(UCS_ERR_IO_ERROR, s.put(8));
+        s.wish("");
+        (void)take_logs();
+    };
+    const auto queues = [] { return count_mappings("hlthunk-emu-port"); };
+    counted_completion got;
+    counted_completion put;
+    ASSERT_EQ(UCS_OK, s.put(8));
+    const unsigned before = queues();
+    s.peer.process().stop();
+    ASSERT_EQ(UCS_INPROGRESS,
+              s.target().get_zcopy(s.memory.address, 8, s.remote(), &got));
+    fail();
+    s.peer.process().kill(SIGCONT);
+    ASSERT_EQ(UCS_INPROGRESS,
+              s.target().put_zcopy(s.memory.address, 8, s.remote(), &put));
+    EXPECT_LT(before, queues());
+    EXPECT_EQ(UCS_OK, s.end(UCS_INPROGRESS, put));
+    EXPECT_EQ(UCS_OK, s.end(UCS_INPROGRESS, got));
+    fail();
+    EXPECT_TRUE(eventually([&] {
+        const bool works = (s.put(8) == UCS_OK);
+        (void)take_logs();
+        return works;
+    }));
+    EXPECT_TRUE(eventually([&] { return queues() == before; })) << queues();
+}
+
+/* While there is no room to ask the peer for others. */
+TEST_IN_CHILD(port_faults, queue_pairs_are_made_once_for_a_peer_that_is_busy,
+              over("ports", "20", "8"))
+{
+    ports_to_a_peer s;
+    ASSERT_TRUE(s.is_used(1));
+    counted_completion got[20];
+    counted_completion put;
+    const auto try_it = [&] {
+        return s.target().put_zcopy(s.memory.address, 8, s.remote(), &put);
+    };
+    s.peer.process().stop();
+    for (counted_completion &each : got) {
+        ASSERT_EQ(UCS_INPROGRESS,
+                  s.target().get_zcopy(s.memory.address, 8, s.remote(), &each));
+    }
+    s.wish("wqe#1=abort@0");
+    EXPECT_EQ(UCS_ERR_IO_ERROR, s.put(8));
+    s.wish("");
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, try_it());
+    rlimit before;
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
+    const rlimit none{0, before.rlim_max}; /* no queue pair without a file */
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, try_it());
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
+    s.peer.process().kill(SIGCONT);
+    for (counted_completion &each : got) {
+        (void)s.end(UCS_INPROGRESS, each); /* one port is gone */
+    }
+    EXPECT_TRUE(s.is_used(1));
     (void)take_logs();
 }
 

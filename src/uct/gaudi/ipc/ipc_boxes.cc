@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/ipc_boxes.h"
 
-#include "uct/gaudi/base/cards/routes.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/ipc_config.h"
+#include "uct/gaudi/ipc/process/reachability.h"
+#include "uct/gaudi/ipc/sharing/remote_key.h"
+#include "util/epoll.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -18,44 +20,23 @@ namespace {
 
 /* Two writes that follow each other, between switches, seconds; a GB/s is what
  * the cores make of messages that they copy twice. */
-constexpr double box_latency   = 10e-6;
-constexpr double box_overhead  = 500e-9;
-constexpr double box_bandwidth = 6e9;
+constexpr double box_latency           = 10e-6;
+constexpr double box_overhead          = 500e-9;
+constexpr double box_message_bandwidth = 6e9;
 
-/* Calls of progress from one look at who knocks to the next. */
+/* A short put waits until it is acknowledged, bytes. */
+constexpr size_t longest_short = 2048;
+
+/* Calls of progress from one look at who knocks to the next, and how many there
+ * may be that have not shown that they know the secret. */
 constexpr unsigned polls_per_accept = 64;
+constexpr size_t most_strangers     = 64;
+/* Who knocks without a pause keeps nobody from anything else. */
+constexpr unsigned most_accepted = 16;
 
 constexpr size_t length_unit = 64;
 
 } // namespace
-
-std::string find_box_port(const base::held_cards &cards, base::card *&card_p,
-                          in_addr &address_p)
-{
-    base::card *const first = cards.first();
-    std::string why         = "this process has no card";
-    shim::port_device *const ports =
-        (first != nullptr) ? base::ports_of(*first, why) : nullptr;
-    if (ports == nullptr) {
-        return why;
-    }
-    why                           = "its card has no external ports";
-    const shim::card_ports &place = ports->place();
-    for (const unsigned each : place.map.external(place.module_id)) {
-        const shim::port *const port = ports->find(each, why);
-        if (port == nullptr) {
-            continue;
-        }
-        if (!shim::is_ipv4(port->gid())) {
-            why = "port " + std::to_string(each) + " has no IPv4 address";
-            continue;
-        }
-        card_p = first;
-        std::memcpy(&address_p, &port->gid().raw[12], sizeof(address_p));
-        return "";
-    }
-    return why;
-}
 
 /* --- interfaces ------------------------------------------------------------*/
 
@@ -67,24 +48,28 @@ bool box_transport::is_of(const char *name)
 ucs_status_t box_interface::open(const uct_iface_params_t &params,
                                  const interface_config &config)
 {
-    const ucs_status_t status = check_message_size(params, config);
+    const ucs_status_t status = set_up(params, config);
     if (status != UCS_OK) {
         return status;
     }
     max_message = config.seg_size / length_unit * length_unit;
-    max_poll    = std::max(config.max_poll, 1u);
-    bandwidth   = box_bandwidth;
-    cards       = base::card_table::instance().cards();
 
-    sockaddr_in at{};
-    at.sin_family         = AF_INET;
-    const std::string why = find_box_port(cards, home, at.sin_addr);
+    way_out found;
+    const std::string why = find_way_out(cards, found);
     if (!why.empty()) {
         ucs_error("gaudi_ipc: no way out of the box: %s", why.c_str());
         return UCS_ERR_NO_DEVICE;
     }
-    listener.reset(
-        socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    home      = found.card;
+    bandwidth = found.bandwidth;
+    event_fd.reset(epoll_create1(EPOLL_CLOEXEC));
+    if (event_fd) {
+        listener.reset(
+            socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    }
+    sockaddr_in at{};
+    at.sin_family    = AF_INET;
+    at.sin_addr      = found.address;
     socklen_t length = sizeof(at);
     if (!listener ||
         (bind(listener.get(), reinterpret_cast<const sockaddr *>(&at),
@@ -92,6 +77,7 @@ ucs_status_t box_interface::open(const uct_iface_params_t &params,
         (listen(listener.get(), SOMAXCONN) != 0) ||
         (getsockname(listener.get(), reinterpret_cast<sockaddr *>(&at),
                      &length) != 0) ||
+        !util::add_event(event_fd.get(), listener.get()) ||
         (getrandom(&own, sizeof(own.secret) + sizeof(own.identity), 0) !=
          sizeof(own.secret) + sizeof(own.identity))) {
         ucs_error("gaudi_ipc: processes of other boxes cannot be waited for at "
@@ -102,50 +88,79 @@ ucs_status_t box_interface::open(const uct_iface_params_t &params,
     own.ipv4           = at.sin_addr.s_addr;
     own.port           = at.sin_port;
     own.longest        = static_cast<uint16_t>(max_message / length_unit);
-    return UCS_OK;
+    own.process        = own_process().nonce;
+    own.card           = static_cast<uint32_t>(home->address());
+    base::transfer_options transfers = config.transfers.engine;
+    transfers.remember_host          = true;
+    ucs_status_t created =
+        base::transfer_engine::create(*home, transfers, engine);
+    if (created == UCS_OK) {
+        created = server.open(transfers);
+    }
+    int ends_of_copies = -1;
+    if (created == UCS_OK) {
+        created = engine->event_fd(ends_of_copies);
+    }
+    if ((created == UCS_OK) &&
+        !util::add_event(event_fd.get(), ends_of_copies)) {
+        created = UCS_ERR_IO_ERROR;
+    }
+    if (created == UCS_OK) {
+        engine->show_in(super.handle());
+    }
+    return created;
+}
+
+/* Writes for others end before what they rely on goes. In a forked child all of
+ * that is the parent's. */
+box_interface::~box_interface()
+{
+    for (auto &each : incoming) {
+        if (is_inherited()) {
+            (void)each.release();
+        } else {
+            each->end();
+        }
+    }
+    server.close();
 }
 
 base::transport_properties box_transport::properties(uct_iface_h iface)
 {
-    const interface &self = *to_box_iface(iface);
+    const interface &self = *to_iface(iface);
     return {.device_address_bytes = sizeof(machine_address),
             .address_bytes        = sizeof(box_address),
+            .max_bcopy            = self.max_bcopy,
             .max_message          = self.max_message,
             .checks_peers         = true,
-            .moves_memory         = false,
+            .max_put_short        = longest_short,
+            .has_get_short        = false,
             .leaves_machine       = true,
             .latency              = box_latency,
             .overhead             = box_overhead,
             .bandwidth            = self.bandwidth};
 }
 
+/* A get is asked for by a message. */
 base::transport_estimate
-box_transport::estimate(uct_iface_h, const base::transport_question &)
+box_transport::estimate(uct_iface_h iface,
+                        const base::transport_question &asked)
 {
-    return {.shared_bandwidth = box_bandwidth,
-            .latency          = box_latency,
-            .send_overhead    = box_overhead,
-            .recv_overhead    = box_overhead};
-}
-
-ucs_status_t
-box_transport::iface_get_device_address(uct_iface_h,
-                                        uct_device_addr_t *address) noexcept
-{
-    return base::guarded([&] {
-        machine_address own = own_machine();
-        own.version         = box_version;
-        memcpy(address, &own, sizeof(own));
-        return UCS_OK;
-    });
-}
-
-ucs_status_t
-box_transport::iface_get_address(uct_iface_h iface,
-                                 uct_iface_addr_t *address) noexcept
-{
-    memcpy(address, &to_box_iface(iface)->own, sizeof(box_address));
-    return UCS_OK;
+    const bool is_message = (asked.operation == UCT_EP_OP_AM_SHORT) ||
+                            (asked.operation == UCT_EP_OP_AM_BCOPY);
+    const bool is_get = (asked.operation == UCT_EP_OP_GET_BCOPY) ||
+                        (asked.operation == UCT_EP_OP_GET_ZCOPY);
+    if (is_message) {
+        return {.shared_bandwidth = box_message_bandwidth,
+                .latency          = box_latency,
+                .send_overhead    = box_overhead,
+                .recv_overhead    = box_overhead};
+    }
+    return {.shared_bandwidth = to_iface(iface)->bandwidth *
+                                base::link_efficiency(asked.operation),
+            .latency       = is_get ? 2 * box_latency / base::latencies_per_get
+                                    : box_latency,
+            .send_overhead = box_overhead};
 }
 
 /* Those in the box are the other device's. */
@@ -160,96 +175,111 @@ bool box_transport::is_reachable(uct_iface_h iface,
     box_address to;
     memcpy(&machine, device_address, sizeof(machine));
     memcpy(&to, address, sizeof(to));
-    const machine_address own = own_machine();
-    return (machine.version == box_version) &&
-           ((machine.system != own.system) || (machine.box != own.box)) &&
-           (to.longest == to_box_iface(iface)->own.longest);
-}
-
-bool box_transport::is_connected(uct_ep_h ep, const uct_iface_addr_t *address)
-{
-    box_address to;
-    memcpy(&to, address, sizeof(to));
-    return to_box_ep(ep)->peer == to;
+    return (machine.version == version) && is_in_another_box(machine) &&
+           (to.longest == to_iface(iface)->own.longest);
 }
 
 /* --- progress --------------------------------------------------------------*/
 
+/* Anybody may knock: who has said nothing for longest goes when there are too
+ * many of them. */
 unsigned box_interface::accept()
 {
     unsigned count = 0;
-    for (;;) {
-        util::unique_fd peer(::accept4(listener.get(), nullptr, nullptr,
-                                       SOCK_CLOEXEC | SOCK_NONBLOCK));
+    while (count < most_accepted) {
+        util::unique_fd peer{::accept4(listener.get(), nullptr, nullptr,
+                                       SOCK_CLOEXEC | SOCK_NONBLOCK)};
         if (!peer) {
-            return count;
+            break;
         }
-        incoming.push_back(
-            box_link::accept(*home, std::move(peer), own.secret, max_message));
         ++count;
+        auto made = std::make_unique<box_receiver>(
+            server, *home, event_fd.get(), own.secret, max_message);
+        if (made->take_socket(std::move(peer)) == 0) {
+            incoming.push_back(std::move(made));
+        }
     }
+    size_t strangers = std::ranges::count_if(
+        incoming, [](const auto &each) { return each->is_stranger(); });
+    for (auto &each : incoming) {
+        if ((strangers > most_strangers) && each->is_stranger()) {
+            each->end();
+            --strangers;
+        }
+    }
+    return count;
 }
 
 unsigned box_interface::receive()
 {
     unsigned count = 0;
     for (auto each = incoming.begin(); each != incoming.end();) {
-        box_link &from = **each;
-        int done       = from.progress();
-        if (done >= 0) {
-            const int messages =
-                from.deliver(static_cast<int>(max_poll),
-                             [&](uint8_t id, void *data, size_t length) {
-                                 super.receive(id, data, length);
-                             });
-            done = (messages < 0) ? messages : done + messages;
+        box_receiver &from = **each;
+        if (!from.is_over()) {
+            count += from.progress(max_poll,
+                                   [&](uint8_t id, void *data, size_t length) {
+                                       super.receive(id, data, length);
+                                   });
         }
-        if (done < 0) {
-            each = incoming.erase(each);
-            continue;
-        }
-        count += static_cast<unsigned>(done);
-        ++each;
+        const bool is_gone = from.is_over() && from.is_idle();
+        each               = is_gone ? incoming.erase(each) : std::next(each);
     }
     return count;
 }
 
-/* Completions may do anything, and come last. */
-unsigned box_interface::send()
+void box_interface::send()
 {
-    unsigned count = 0;
-    std::vector<std::pair<uct_completion_t *, ucs_status_t>> ended;
+    const base::worker_block block(super);
+    box_endpoint *ep;
+    ucs_list_for_each(ep, &endpoints, all)
     {
-        const base::worker_block block(super);
-        box_endpoint *ep;
-        ucs_list_for_each(ep, &endpoints, all)
-        {
-            if (ep->super.status() == UCS_OK) {
-                const int done = ep->out->progress();
-                if (done < 0) {
-                    ep->super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
-                }
-                count += static_cast<unsigned>(std::max(done, 0));
-            }
-            while (!ep->flushes.empty() &&
-                   ((ep->super.status() != UCS_OK) ||
-                    ep->out->is_flushed(ep->flushes.front().first))) {
-                ended.emplace_back(ep->flushes.front().second,
-                                   ep->super.status());
-                ep->flushes.pop_front();
-            }
+        if ((ep->super.status() == UCS_OK) && !ep->out->progress(*engine)) {
+            ep->super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
         }
     }
-    for (const auto &[completion, status] : ended) {
-        uct_invoke_completion(completion, status);
-        ++count;
+}
+
+/* All are told before any has answered. */
+bool box_interface::arm()
+{
+    const base::worker_block block(super);
+    bool armed = true;
+    for (const auto &each : incoming) {
+        armed &= each->arm();
     }
-    return count;
+    box_endpoint *ep;
+    ucs_list_for_each(ep, &endpoints, all)
+    {
+        armed &= (ep->super.status() != UCS_OK) || ep->out->arm();
+    }
+    return armed;
+}
+
+ucs_status_t box_transport::iface_event_fd_get(uct_iface_h iface,
+                                               int *fd_p) noexcept
+{
+    *fd_p = to_iface(iface)->event_fd.get();
+    return UCS_OK;
+}
+
+/* What goes over ports has no event. */
+ucs_status_t box_transport::iface_event_arm(uct_iface_h iface,
+                                            unsigned) noexcept
+{
+    interface &self = *to_iface(iface);
+    if (self.is_inherited()) {
+        return UCS_OK;
+    }
+    const bool is_at_rest = self.pending.empty() &&
+                            !self.super.has_failures() &&
+                            (self.accept() == 0) && self.arm();
+    const ucs_status_t status = is_at_rest ? self.engine->arm() : UCS_ERR_BUSY;
+    return (status == UCS_ERR_BUSY) ? self.keep_awake() : status;
 }
 
 unsigned box_transport::iface_progress(uct_iface_h tl_iface) noexcept
 {
-    interface &self = *to_box_iface(tl_iface);
+    interface &self = *to_iface(tl_iface);
     if (ucs_unlikely(self.is_inherited())) {
         return 0;
     }
@@ -257,190 +287,73 @@ unsigned box_transport::iface_progress(uct_iface_h tl_iface) noexcept
     if (++self.polls % polls_per_accept == 0) {
         count += self.accept();
     }
-    count += self.send();
-    if (!self.pending.empty()) {
-        count += dispatch(self.pending);
-    }
-    if (ucs_unlikely(self.super.has_failures())) {
-        count += self.super.report_failures();
-    }
-    return count;
-}
-
-/* UCP asks without a completion, and again. */
-ucs_status_t box_transport::iface_flush(uct_iface_h tl_iface, unsigned,
-                                        uct_completion_t *comp) noexcept
-{
-    interface &self = *to_box_iface(tl_iface);
-    bool is_flushed = self.pending.empty();
-    endpoint *ep;
-    ucs_list_for_each(ep, &self.endpoints, all)
-    {
-        is_flushed = is_flushed && ((ep->super.status() != UCS_OK) ||
-                                    ep->out->is_flushed(ep->out->sent()));
-    }
-    return is_flushed          ? UCS_OK
-           : (comp == nullptr) ? UCS_INPROGRESS
-                               : UCS_ERR_UNSUPPORTED;
+    self.send();
+    self.server.go_on();
+    count += progress_transfers(self);
+    return count + progress_waiting(self);
 }
 
 /* --- endpoints -------------------------------------------------------------*/
 
+template <>
 ucs_status_t box_endpoint::open(const uct_ep_params_t &params)
 {
-    memcpy(&peer, params.iface_addr, sizeof(peer));
+    box_address to;
+    memcpy(&to, params.iface_addr, sizeof(to));
     if (!box_transport::is_reachable(super.iface(), params.dev_addr,
                                      params.iface_addr)) {
         return UCS_ERR_UNREACHABLE;
     }
-    box_interface &iface = *to_box_iface(super.iface());
-    sockaddr_in to{};
-    to.sin_family      = AF_INET;
-    to.sin_addr.s_addr = peer.ipv4;
-    to.sin_port        = peer.port;
+    box_interface &iface = *box_transport::to_iface(super.iface());
     const base::worker_block block(iface.super);
-    const int ret =
-        box_link::open(*iface.home, to, peer.secret, iface.max_message, out);
-    if (ret != 0) {
-        out.reset();
-        ucs_debug("gaudi_ipc: no link to another box: %s", std::strerror(-ret));
-        return (ret == -ENOMEM) ? UCS_ERR_NO_MEMORY : UCS_ERR_UNREACHABLE;
+    const int error = box_sender::open(*iface.home, iface.event_fd.get(), to,
+                                       iface.max_message, out);
+    if (error != 0) {
+        ucs_debug("gaudi_ipc: no link to another box: %s",
+                  std::strerror(-error));
+        return (error == -ENOMEM) ? UCS_ERR_NO_MEMORY : UCS_ERR_UNREACHABLE;
     }
+    base::transfer_engine::open(domain);
     ucs_list_add_tail(&iface.endpoints, &all);
     return UCS_OK;
 }
 
-box_endpoint::~box_endpoint()
+ucs_status_t box_transport::ep_put_short(uct_ep_h ep, base::call_site caller,
+                                         const void *buffer, unsigned length,
+                                         uint64_t remote_addr,
+                                         uct_rkey_t rkey) noexcept
 {
-    if (out == nullptr) {
-        return;
-    }
-    box_transport::ep_pending_purge(super.handle(), nullptr, nullptr);
-    {
-        const base::worker_block block(to_box_iface(super.iface())->super);
-        ucs_list_del(&all);
-        out.reset();
-    }
-    for (const auto &[sent, completion] : flushes) {
-        uct_invoke_completion(completion, UCS_ERR_CANCELED);
-    }
+    return to_iface(ep->iface)->engine->is_past_fence()
+               ? rma::ep_put_short(ep, caller, buffer, length, remote_addr,
+                                   rkey)
+               : UCS_ERR_NO_RESOURCE;
 }
 
-/* Its end is noticed by progress. */
-ucs_status_t box_transport::check_peer(uct_ep_h)
+ucs_status_t box_transport::find_remote(uct_ep_h ep, uct_rkey_t rkey,
+                                        base::side &remote,
+                                        uct_completion_t *comp)
 {
-    return UCS_OK;
-}
-
-ucs_status_t box_transport::ep_flush(uct_ep_h ep, unsigned flags,
-                                     uct_completion_t *comp) noexcept
-{
-    endpoint &self = *to_box_ep(ep);
-    if ((flags & UCT_FLUSH_FLAG_CANCEL) || (self.super.status() != UCS_OK) ||
-        to_box_iface(ep->iface)->is_inherited()) {
+    endpoint &self      = *to_ep(ep);
+    self.has_turn       = false;
+    ucs_status_t status = self.super.status();
+    remote_key *key     = to_remote_key(rkey);
+    if (status != UCS_OK) {
+    } else if ((key == nullptr) || !key->is_outside() ||
+               (key->process().nonce != self.out->address().process)) {
+        ucs_error("gaudi_ipc: an endpoint to another box was given %s",
+                  (key == nullptr) ? "no remote key"
+                                   : "a remote key of another process");
+        status = UCS_ERR_INVALID_PARAM;
+    } else if (!self.out->is_over() && !self.out->is_in_use()) {
+        return UCS_ERR_NO_RESOURCE; /* the first letter is the link's own */
+    } else {
+        key->lead(self.out);
+        remote = base::side(*key, remote.address);
         return UCS_OK;
     }
-    if (!self.has_turn && !self.pending.empty()) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    if (self.out->is_flushed(self.out->sent())) {
-        return UCS_OK;
-    }
-    return base::guarded([&] {
-        if (comp != nullptr) {
-            self.flushes.emplace_back(self.out->sent(), comp);
-        }
-        return UCS_INPROGRESS;
-    });
-}
-
-bool box_transport::has_resources(const endpoint &ep)
-{
-    return (ep.super.status() != UCS_OK) || (ep.out->reserve() != nullptr);
-}
-
-ucs_status_t box_transport::try_request(endpoint &ep, uct_pending_req_t *req)
-{
-    if (!has_resources(ep)) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    ep.has_turn               = true;
-    const ucs_status_t status = req->func(req);
-    ep.has_turn               = false;
-    return status;
-}
-
-namespace {
-
-/* A message that fill(room) packs, and says how long it is. */
-template <typename Fill>
-ssize_t send_message(uct_ep_h ep, uint8_t id, bool is_short, Fill &&fill)
-{
-    box_endpoint &self = *to_box_ep(ep);
-    if (ucs_unlikely(self.super.status() != UCS_OK)) {
-        return self.super.status();
-    }
-    /* None may pass those that wait. */
-    const bool may_go = self.has_turn || self.pending.empty();
-    void *const room  = (may_go && !to_box_iface(ep->iface)->is_inherited())
-                            ? self.out->reserve()
-                            : nullptr;
-    if (room == nullptr) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    const size_t length = fill(room);
-    self.out->publish(id, length);
-    self.super.note_sent(is_short, id, room, length);
-    return static_cast<ssize_t>(length);
-}
-
-ucs_status_t status_of(ssize_t result)
-{
-    return (result < 0) ? static_cast<ucs_status_t>(result) : UCS_OK;
-}
-
-} // namespace
-
-ucs_status_t box_transport::ep_am_short(uct_ep_h ep, uint8_t id,
-                                        uint64_t header, const void *payload,
-                                        unsigned length) noexcept
-{
-    UCT_CHECK_AM_ID(id);
-    UCT_CHECK_LENGTH(length + sizeof(header), 0,
-                     to_box_iface(ep->iface)->max_message, "am_short");
-    return status_of(send_message(ep, id, true, [&](void *room) {
-        std::memcpy(room, &header, sizeof(header));
-        if (length > 0) {
-            std::memcpy(static_cast<char *>(room) + sizeof(header), payload,
-                        length);
-        }
-        return sizeof(header) + length;
-    }));
-}
-
-ucs_status_t box_transport::ep_am_short_iov(uct_ep_h ep, uint8_t id,
-                                            const uct_iov_t *iov,
-                                            size_t iovcnt) noexcept
-{
-    const size_t length = uct_iov_total_length(iov, iovcnt);
-    UCT_CHECK_AM_ID(id);
-    UCT_CHECK_LENGTH(length, 0, to_box_iface(ep->iface)->max_message,
-                     "am_short_iov");
-    return status_of(send_message(ep, id, true, [&](void *room) {
-        ucs_iov_iter_t start;
-        ucs_iov_iter_init(&start);
-        uct_iov_to_buffer(iov, iovcnt, &start, room, length);
-        return length;
-    }));
-}
-
-ssize_t box_transport::ep_am_bcopy(uct_ep_h ep, uint8_t id,
-                                   uct_pack_callback_t pack, void *arg,
-                                   unsigned) noexcept
-{
-    UCT_CHECK_AM_ID(id);
-    return send_message(ep, id, false,
-                        [&](void *room) { return pack(room, arg); });
+    return (comp == nullptr) ? status
+                             : to_iface(ep->iface)->engine->result_of(
+                                   self.domain, status, comp);
 }
 
 } // namespace gaudi::ipc

@@ -9,14 +9,13 @@
 #include "uct/gaudi/ipc/ipc_md.h"
 #include "uct/gaudi/ipc/process/reachability.h"
 #include "uct/gaudi/ipc/serving/copy_server.h"
+#include "util/epoll.h"
 
 #include <cstring>
 
 extern "C" {
 #include <ucs/time/time.h>
 }
-
-#include <sys/epoll.h>
 
 namespace gaudi::ipc {
 
@@ -67,13 +66,6 @@ unsigned look_for_lost_peers(interface *iface, bool inbox_is_empty)
     iface->next_look = now + ucs_time_from_sec(look_interval);
     find_lost_peers(iface);
     return progress_invalidations();
-}
-
-bool add_event(int epoll_fd, int fd)
-{
-    epoll_event event{};
-    event.events = EPOLLIN;
-    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 } // namespace
@@ -177,14 +169,13 @@ std::vector<base::transport_device> transport::devices()
 {
     std::vector<base::transport_device> all = {
         {"gaudi", UCT_DEVICE_TYPE_SHM, UCS_SYS_DEVICE_ID_UNKNOWN}};
-    if (memory_domain::leaves_box()) {
-        base::card *card;
-        in_addr address;
+    if (leaves_box) {
+        way_out found;
         const std::string why =
-            find_box_port(base::card_table::instance().cards(), card, address);
+            find_way_out(base::card_table::instance().cards(), found);
         if (why.empty()) {
             all.push_back({box_transport::device, UCT_DEVICE_TYPE_NET,
-                           card->sys_device()});
+                           found.card->sys_device()});
         } else {
             ucs_warn("gaudi_ipc: UCX_GAUDI_IPC_BOXES=y, but there is no way "
                      "out of the box: %s",
@@ -192,25 +183,6 @@ std::vector<base::transport_device> transport::devices()
         }
     }
     return all;
-}
-
-ucs_status_t
-transport::iface_get_device_address(uct_iface_h,
-                                    uct_device_addr_t *address) noexcept
-{
-    return base::guarded([&] {
-        const machine_address own = own_machine();
-        memcpy(address, &own, sizeof(own));
-        return UCS_OK;
-    });
-}
-
-ucs_status_t transport::iface_get_address(uct_iface_h iface,
-                                          uct_iface_addr_t *address) noexcept
-{
-    const mailbox_address own = to_iface(iface)->inbox->address();
-    memcpy(address, &own, sizeof(own));
-    return UCS_OK;
 }
 
 bool transport::is_reachable(uct_iface_h,
@@ -224,10 +196,8 @@ bool transport::is_reachable(uct_iface_h,
     mailbox_address to;
     memcpy(&machine, device_address, sizeof(machine));
     memcpy(&to, address, sizeof(to));
-    const machine_address own = own_machine();
-    if ((machine.version == box_version) ||
-        (memory_domain::leaves_box() &&
-         ((machine.system != own.system) || (machine.box != own.box)))) {
+    if ((machine.version == box_transport::version) ||
+        (leaves_box && is_in_another_box(machine))) {
         return false; /* the other device's, which has another way there */
     }
     /* From progress, too: nothing in it waits. */
@@ -236,24 +206,6 @@ bool transport::is_reachable(uct_iface_h,
     /* Without room for a descriptor it is not known, and ends in an error:
      * unreachable memory would be touched by the CPU. */
     return (status == UCS_OK) || (status == UCS_ERR_NO_RESOURCE);
-}
-
-bool transport::is_connected(uct_ep_h ep, const uct_iface_addr_t *address)
-{
-    mailbox_address to;
-    memcpy(&to, address, sizeof(to));
-    return to_ep(ep)->out->address() == to;
-}
-
-ucs_status_t transport::iface_flush(uct_iface_h tl_iface, unsigned,
-                                    uct_completion_t *comp) noexcept
-{
-    interface *iface = to_iface(tl_iface);
-    if (!iface->pending.empty()) {
-        /* UCP takes the second for a failure, and asks without a completion. */
-        return (comp == nullptr) ? UCS_INPROGRESS : UCS_ERR_NO_RESOURCE;
-    }
-    return iface->engine->flush(nullptr, comp);
 }
 
 unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
@@ -270,23 +222,13 @@ unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
         });
     const bool inbox_is_empty = (count == 0);
     if (!self.engine->is_idle()) {
-        count += self.engine->progress();
-        while (base::flush_domain *of = self.engine->take_failed()) {
-            const base::worker_block block(self.super);
-            ucs_container_of(of, endpoint, domain)->super.fail(of->failure);
-        }
+        count += progress_transfers(self);
     }
     count += copy_server::progress();
     if (ucs_unlikely(++self.polls >= polls_per_look)) {
         count += look_for_lost_peers(iface, inbox_is_empty);
     }
-    if (!iface->pending.empty()) {
-        count += dispatch(iface->pending);
-    }
-    if (ucs_unlikely(self.super.has_failures())) {
-        count += self.super.report_failures();
-    }
-    return count;
+    return count + progress_waiting(self);
 }
 
 /* One descriptor for messages, and for the ends of transfers and of peers. */
@@ -301,9 +243,9 @@ ucs_status_t transport::iface_event_fd_get(uct_iface_h tl_iface,
             return status;
         }
         util::unique_fd all(epoll_create1(EPOLL_CLOEXEC));
-        if (!all || !add_event(all.get(), transfers) ||
-            !add_event(all.get(), self.inbox->event_fd()) ||
-            !add_event(all.get(), self.ended_fd.get())) {
+        if (!all || !util::add_event(all.get(), transfers) ||
+            !util::add_event(all.get(), self.inbox->event_fd()) ||
+            !util::add_event(all.get(), self.ended_fd.get())) {
             ucs_error("gaudi_ipc: no event descriptor: %m");
             return UCS_ERR_IO_ERROR;
         }
@@ -323,11 +265,10 @@ ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
     if (iface->is_inherited()) {
         return UCS_OK;
     }
-    if (!iface->pending.empty() || iface->super.has_failures() ||
-        (progress_invalidations() > 0) || has_invalidations()) {
-        return UCS_ERR_BUSY;
-    }
-    ucs_status_t status = iface->engine->arm();
+    const bool is_at_rest =
+        iface->pending.empty() && !iface->super.has_failures() &&
+        (progress_invalidations() == 0) && !has_invalidations();
+    ucs_status_t status = is_at_rest ? iface->engine->arm() : UCS_ERR_BUSY;
     if (status == UCS_OK) {
         status = iface->inbox->arm() ? UCS_OK : UCS_ERR_BUSY;
     }
@@ -335,12 +276,7 @@ ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
         find_lost_peers(iface); /* whose messages have been delivered */
         status = iface->super.has_failures() ? UCS_ERR_BUSY : UCS_OK;
     }
-    return status;
-}
-
-interface::interface()
-{
-    ucs_list_head_init(&endpoints);
+    return (status == UCS_ERR_BUSY) ? iface->keep_awake() : status;
 }
 
 interface::~interface()
@@ -348,22 +284,19 @@ interface::~interface()
     if ((invalidations != 0) && !is_inherited()) {
         close_invalidations(invalidations);
     }
+    engine.reset(); /* its transfers end before peers find no inbox */
 }
 
 ucs_status_t interface::open(const uct_iface_params_t &params,
                              const interface_config &config)
 {
     base::card_table::instance().note_application_cards();
-    ucs_status_t status = check_message_size(params, config);
+    ucs_status_t status = set_up(params, config);
     if (status != UCS_OK) {
         return status;
     }
-    cards       = base::card_table::instance().cards();
-    home        = cards.first();
-    max_message = config.seg_size;
-    max_bcopy   = config.transfers.engine.chunk_bytes;
-    max_poll    = std::max(config.max_poll, 1u);
-    bandwidth   = share_of_link *
+    home      = cards.first();
+    bandwidth = share_of_link *
                 config.transfers.bandwidth_or(base::link_bandwidth(home));
     ended_fd.reset(epoll_create1(EPOLL_CLOEXEC));
     if (!ended_fd) {

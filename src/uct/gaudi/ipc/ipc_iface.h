@@ -10,12 +10,8 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/cards/card_table.h"
-#include "uct/gaudi/base/transfer/rma.h"
-#include "uct/gaudi/base/ucx/pending.h"
-#include "uct/gaudi/base/ucx/transport.h"
 #include "uct/gaudi/ipc/ipc_boxes.h"
-#include "uct/gaudi/ipc/ipc_config.h"
+#include "uct/gaudi/ipc/ipc_operations.h"
 #include "uct/gaudi/ipc/messages/connection.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
@@ -26,67 +22,24 @@
 
 namespace gaudi::ipc {
 
-struct interface {
-    interface();
+struct interface : interface_base {
     ~interface();
     ucs_status_t open(const uct_iface_params_t &params,
                       const interface_config &config);
 
-    [[nodiscard]] bool is_inherited() const { return made_in.is_parent(); }
+    [[nodiscard]] mailbox_address address() const { return inbox->address(); }
 
-    base::ucx_interface super;
-    util::owning_process made_in;
-    base::held_cards cards; /* goes after the engine, which uses them: the
-                              memory domain may have none */
     std::unique_ptr<mailbox> inbox;
-    std::unique_ptr<base::transfer_engine> engine;
-    size_t max_message = 0;       /* bytes of a bcopy active message */
-    size_t max_bcopy   = 0;       /* bytes of a bcopy put or get */
-    unsigned max_poll  = 0;       /* messages of one progress call */
-    base::card *home   = nullptr; /* moves what no other card has to */
-    double bandwidth   = 0;       /* of its link, bytes/second */
-    util::unique_fd event_fd;     /* epoll of inbox and engine, if asked for */
-    unsigned polls       = 0;     /* since the clock was last looked at */
-    ucs_time_t next_look = 0;     /* when to see whether peers are alive */
-    util::unique_fd ended_fd;     /* epoll: readable when a peer has ended */
+    ucs_time_t next_look = 0; /* when to see whether peers are alive */
+    util::unique_fd ended_fd; /* epoll: readable when a peer has ended */
     std::atomic<bool> has_unfollowed{false}; /* some peer is not in it */
     uint64_t invalidations = 0;              /* see open_invalidations */
     connection_table connections;            /* of the endpoints */
-    base::pending_requests pending;
-    ucs_list_link_t endpoints; /* all there are; UCP may create some on another
-                                  thread, with the worker blocked */
 };
 
-struct endpoint {
-    ~endpoint();
-    ucs_status_t open(const uct_ep_params_t &params);
-
-    base::ucx_endpoint super;
-    base::flush_domain domain{};
-    std::shared_ptr<remote_process> peer;
-    std::shared_ptr<connection> out; /* of all endpoints to its mailbox;
-                                        nullptr: not open */
-    unsigned logged      = 0;        /* kinds of transfer that the log knows */
-    ucs_time_t next_look = 0;        /* when to see whether the peer is alive */
-    bool has_turn        = false;    /* of a pending request, until it acts */
-    bool is_behind = false;  /* a message was refused: others wait, too, while
-                                there are pending requests */
-    uint64_t sent       = 0; /* up to the last message of this endpoint */
-    uint64_t awaited    = 0; /* messages that flushes wait, or waited for */
-    ucs_time_t patience = 0; /* until when one waits; 0 when none does */
-    base::pending_group pending;
-    ucs_list_link_t all; /* in the list of its interface */
-};
-
-inline interface *to_iface(uct_iface_h iface)
-{
-    return reinterpret_cast<interface *>(iface);
-}
-
-inline endpoint *to_ep(uct_ep_h ep)
-{
-    return reinterpret_cast<endpoint *>(ep);
-}
+using endpoint = endpoint_of<struct transport, connection>;
+template <>
+ucs_status_t endpoint::open(const uct_ep_params_t &params);
 
 /** Let the endpoints fail whose peers were killed, or have ended without
  *  closing their interfaces; with requests that wait, those whose peers have
@@ -94,16 +47,17 @@ inline endpoint *to_ep(uct_ep_h ep)
 void find_lost_peers(interface *iface);
 
 /** UCT's operations, see base/ucx/transport.h for the others. */
-struct transport : base::transport_base,
-                   base::rma<transport>,
-                   base::pending_functions<transport> {
+struct transport : endpoint_operations<transport, interface, endpoint> {
     static constexpr char name[]   = "gaudi_ipc";
     static constexpr char title[]  = "gaudi_ipc transport";
     static constexpr char prefix[] = "GAUDI_IPC_";
     using config                   = interface_config;
-    using interface                = ipc::interface;
-    using endpoint                 = ipc::endpoint;
     using second                   = box_transport;
+
+    static constexpr uint16_t version = wire_version;
+    /* Not for long, since a peer may compute meanwhile. */
+    static constexpr double delivery_patience = 0.2;
+    static constexpr bool shares_out          = false;
     static ucs_config_field_t config_table[];
 
     /* ipc_iface.cc */
@@ -117,25 +71,9 @@ struct transport : base::transport_base,
                              const uct_iface_addr_t *address);
     static constexpr char unreachable[] =
         "of another box, user or namespace, or the kernel forbids it";
-    static bool is_connected(uct_ep_h ep, const uct_iface_addr_t *address);
-    static base::callback<uct_iface_get_device_address_func_t>
-        iface_get_device_address;
-    static base::callback<uct_iface_get_address_func_t> iface_get_address;
-    static base::callback<uct_iface_flush_func_t> iface_flush;
     static base::callback<uct_iface_progress_func_t> iface_progress;
     static base::callback<uct_iface_event_fd_get_func_t> iface_event_fd_get;
     static base::callback<uct_iface_event_arm_func_t> iface_event_arm;
-
-    /* ipc_ep.cc */
-    static ucs_status_t check_peer(uct_ep_h ep);
-    static base::callback<uct_ep_flush_func_t> ep_flush;
-    static bool has_resources(const endpoint &ep);
-    static ucs_status_t try_request(endpoint &ep, uct_pending_req_t *req);
-
-    /* ipc_am.cc */
-    static base::callback<uct_ep_am_short_func_t> ep_am_short;
-    static base::callback<uct_ep_am_short_iov_func_t> ep_am_short_iov;
-    static base::callback<uct_ep_am_bcopy_func_t> ep_am_bcopy;
 
     /* ipc_rma.cc */
     static ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey,

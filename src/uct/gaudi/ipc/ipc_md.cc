@@ -5,6 +5,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
+#include "uct/gaudi/ipc/process/reachability.h"
 #include "uct/gaudi/ipc/serving/copy_server.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 
@@ -25,13 +26,21 @@ ucs_config_field_t memory_domain::config_table[] = {
 
     {"TIMEOUT", "10s",
      "How long another process may take to answer when it is asked for files:\n"
-     "a connection, or the first use of its memory. At most an hour.",
+     "a connection, or the first use of its memory; and how long one of\n"
+     "another box may be connected without showing the secret. At most an\n"
+     "hour.",
      offsetof(config, timeout), UCS_CONFIG_TYPE_TIME},
 
     {"INVALIDATE_TIMEOUT", "10s",
      "How long an invalidation of memory waits for another process that uses\n"
-     "it and does not come to an end.",
+     "it and does not come to an end. One that has ended is waited for as\n"
+     "long as its ports may write, see PORT_DRAIN.",
      offsetof(config, invalidate_timeout), UCS_CONFIG_TYPE_TIME},
+
+    {"PORT_DRAIN", "6s",
+     "How long what another card has begun to write over ports may still come\n"
+     "after the connection is destroyed: the driver's is 5 s. At most an hour.",
+     offsetof(config, port_drain), UCS_CONFIG_TYPE_TIME},
 
     {"HOST", "auto",
      "Whether messages between host memory of two processes may go by\n"
@@ -45,8 +54,8 @@ ucs_config_field_t memory_domain::config_table[] = {
      offsetof(config, host), UCS_CONFIG_TYPE_TERNARY_AUTO},
 
     {"BOXES", "n",
-     "Whether messages may go to processes in other boxes over the external\n"
-     "ports of cards: device \"boxes\". It has no events to sleep for.",
+     "Whether messages, puts and gets may go to processes in other boxes over\n"
+     "the external ports of cards: device \"boxes\".",
      offsetof(config, boxes), UCS_CONFIG_TYPE_BOOL},
 
     {nullptr, nullptr, nullptr, 0, {}}};
@@ -55,6 +64,7 @@ void memory_domain::set_timeouts(const config &config)
 {
     remote_process::set_timeout(config.timeout);
     set_invalidation_timeout(config.invalidate_timeout);
+    base::card_ports::set_drain_time(config.port_drain);
 }
 
 bool memory_domain::is_available()
@@ -79,7 +89,7 @@ ucs_status_t memory_domain::open(const config &config,
     }
     exported_memory::let_go_of_freed_memory();
     set_timeouts(config);
-    leaves_box_ = (config.boxes != 0);
+    leaves_box = (config.boxes != 0);
     remote_buffers::instance().open(config.cache);
     copy_server::instance().open();
     domain->moves_host_ = base::is_to_move_host(config.host);

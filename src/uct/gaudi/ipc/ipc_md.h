@@ -31,6 +31,7 @@ public:
         remote_buffers::limits cache;
         double timeout;
         double invalidate_timeout;
+        double port_drain;
         int host; /* ucs_ternary_auto_value_t */
         int boxes;
     };
@@ -54,15 +55,10 @@ public:
                                              uct_rkey_t second);
     void add_files(void *object);
 
-    /** Whether there is to be a device for other boxes, in the process. */
-    [[nodiscard]] static bool leaves_box() { return leaves_box_; }
-
     /** Whether UCP may move host memory to host memory by it. */
     [[nodiscard]] bool moves_host() const { return moves_host_; }
 
 private:
-    inline static std::atomic<bool> leaves_box_{false};
-
     bool moves_host_ = true;
     bool has_card_   = false; /* when it was opened */
     base::held_cards cards_;  /* if there were any */

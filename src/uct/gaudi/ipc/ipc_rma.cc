@@ -43,15 +43,16 @@ void transport::log_way(uct_ep_h ep, bool is_put, const side &local,
     }
     ucs_info("gaudi_ipc: ep %p to process %u: %s to %s, %s by %s, first %zu "
              "bytes",
-             ep, self.peer->id().pid, kind_name(is_put ? here : there),
-             kind_name(is_put ? there : here), is_put ? "push" : "pull",
+             ep, self.out->process()->id().pid,
+             kind_name(is_put ? here : there), kind_name(is_put ? there : here),
+             is_put ? "push" : "pull",
              (mover != nullptr) ? mover->name().c_str() : "the CPU", length);
 }
 
 /* @param remote  With its address. */
 static ucs_status_t find_side(uct_ep_h ep, uct_rkey_t rkey, side &remote)
 {
-    endpoint &self = *to_ep(ep);
+    endpoint &self = *transport::to_ep(ep);
     self.has_turn  = false;
     if (ucs_unlikely(self.out->is_closed())) {
         self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
@@ -61,19 +62,19 @@ static ucs_status_t find_side(uct_ep_h ep, uct_rkey_t rkey, side &remote)
     }
     remote_key *key = to_remote_key(rkey);
     if ((key == nullptr) || key->is_own()) {
-        if (ucs_likely(self.peer->is_self())) {
+        if (ucs_likely(self.out->process()->is_self())) {
             return (key == nullptr) ? UCS_OK : key->state();
         }
         ucs_error("gaudi_ipc: an endpoint to process %u was given %s",
-                  self.peer->id().pid,
+                  self.out->process()->id().pid,
                   (key == nullptr) ? "no remote key"
                                    : "a remote key of this process");
         return UCS_ERR_INVALID_PARAM;
     }
-    if (ucs_unlikely(!(key->process() == self.peer->id()))) {
+    if (ucs_unlikely(!(key->process() == self.out->process()->id()))) {
         ucs_error("gaudi_ipc: an endpoint to process %u was given a remote key "
                   "of process %u",
-                  self.peer->id().pid, key->process().pid);
+                  self.out->process()->id().pid, key->process().pid);
         return UCS_ERR_INVALID_PARAM;
     }
     const ucs_status_t failure = key->failure();

@@ -52,10 +52,8 @@ std::unique_ptr<port_memory> card_ports::take(const shim::card &of,
 
 void card_ports::give_back(std::unique_ptr<port_memory> memory)
 {
-    /* HBL_CN_QP_DRAIN_TIME of the driver, and some more. */
-    constexpr auto drained = std::chrono::seconds(6);
     const std::lock_guard<std::mutex> guard(lock_);
-    kept_.push_back({std::move(memory), clock::now() + drained});
+    kept_.push_back({std::move(memory), clock::now() + drain_time()});
 }
 
 std::string card_ports::open(const shim::driver &driver, const shim::card &of,

@@ -10,6 +10,8 @@
 #include "hlthunk_shim/ports/port_device.h"
 #include "util/file_mapping.h"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -26,6 +28,19 @@ struct port_memory {
 
 class card_ports {
 public:
+    /** From when a queue pair is destroyed what arrives for it is still taken
+     *  for so long: HBL_CN_QP_DRAIN_TIME of the driver, and some more. Of the
+     *  process. */
+    static std::chrono::milliseconds drain_time()
+    {
+        return std::chrono::milliseconds(drain_ms_.load());
+    }
+    static void set_drain_time(double seconds)
+    {
+        drain_ms_.store(static_cast<unsigned>(
+            std::clamp(seconds, 0.0, longest_drain) * 1000));
+    }
+
     /** Open them, at the first call.
      *  @param of      The card; outlives them, as @p driver does.
      *  @param number  N of /dev/accel/accelN.
@@ -47,6 +62,9 @@ public:
 
 private:
     using clock = std::chrono::steady_clock;
+
+    static constexpr double longest_drain = 3600;
+    inline static std::atomic<unsigned> drain_ms_{6000};
 
     struct kept_memory {
         std::unique_ptr<port_memory> memory;

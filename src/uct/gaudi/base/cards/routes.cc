@@ -74,9 +74,6 @@ shim::pcie_path find_path(const card &from, pci_address to)
  * one's process agrees. */
 std::string why_no_ports(const card &from, unsigned module_to)
 {
-    if (from.device().application_block().has_value()) {
-        return "a framework has the card, and its HCL the ports";
-    }
     std::string why;
     const shim::port_device *ports = ports_of(from, why);
     if (ports == nullptr) {
@@ -143,6 +140,11 @@ const pair_routes &find_routes(const card *from, pci_address to,
 
 shim::port_device *ports_of(const card &of, std::string &why_p)
 {
+    const char *const why = of.device().why_no_ports();
+    if (why != nullptr) {
+        why_p = why;
+        return nullptr;
+    }
     return of.ports().get(*driver(), of.device(), of.info().number, why_p);
 }
 

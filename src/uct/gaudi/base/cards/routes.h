@@ -31,7 +31,10 @@ struct route {
 /** Best first. */
 class route_list {
 public:
-    void add(const route &next) { routes_[count_++] = next; }
+    constexpr route_list() = default;
+    explicit constexpr route_list(const route &only) { add(only); }
+
+    constexpr void add(const route &next) { routes_[count_++] = next; }
     [[nodiscard]] const route *begin() const { return routes_; }
     [[nodiscard]] const route *end() const { return routes_ + count_; }
 

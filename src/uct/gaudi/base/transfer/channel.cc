@@ -18,6 +18,7 @@ static constexpr unsigned chunks_per_own = 2;
 
 ucs_status_t work_queue::report_refusal(size_t length, int result) const
 {
+    result           = home->blame(result);
     const auto level = home->failure_level(result);
     ucs_log(level, "%s: cannot submit a copy of %zu bytes: %s", home->name(),
             length, std::strerror(-result));
@@ -238,7 +239,9 @@ int channel::create(remote_memory &there, const transfer_options &options,
     created->init_queues(host_to_device, queue.get());
     created->init_queues(device_to_host, queue.get());
     created->init_queues(device_to_device, nullptr);
-    created->make_chunks(queue->memory().data(), 0, chunks);
+    created->make_chunks(
+        queue->memory().data(), 0,
+        std::min<size_t>(chunks, queue->memory().size() / options.chunk_bytes));
     created->make_jobs(chunks);
     created->dma_queues_.push_back(std::move(queue));
     channel_p = std::move(created);

@@ -176,6 +176,13 @@ public:
     [[nodiscard]] bool is_of_card() const { return owner_ != nullptr; }
     [[nodiscard]] card_counts &counts() const { return counts_; }
 
+    /** Ports by which another process has asked for writes: it hears of
+     *  failures. */
+    [[nodiscard]] bool is_for_others() const
+    {
+        return (ports_ != nullptr) && (peer_ == nullptr);
+    }
+
     /** What the log calls it, and at which level it tells of a failure. */
     [[nodiscard]] const char *name() const
     {
@@ -183,13 +190,15 @@ public:
     }
     [[nodiscard]] ucs_log_level_t failure_level(int error) const
     {
-        return (is_of_card() && (peer_ == nullptr)) ? owner_->failure_level()
-               : ((error == -ESRCH) || (error == -EKEYREVOKED))
+        return (is_of_card() && (peer_ == nullptr) && (ports_ == nullptr))
+                   ? owner_->failure_level()
+               : is_for_others() || (error == -ESRCH) || (error == -EKEYREVOKED)
                    ? UCS_LOG_LEVEL_DIAG
                    : UCS_LOG_LEVEL_ERROR;
     }
 
-    /** Why a job has failed: what ports lead to may have ended. */
+    /** Why a job has failed, or is refused: what ports lead to may have ended.
+     */
     [[nodiscard]] int blame(int error) const
     {
         return ((peer_ != nullptr) && peer_->is_over()) ? -ESRCH : error;
@@ -210,14 +219,23 @@ public:
                ((ports_ != nullptr) && ports_->is_down()) ||
                ((peer_ != nullptr) && peer_->is_over());
     }
-    /** Of ports: see @ref port_queue. */
-    [[nodiscard]] bool is_whole() const { return ports_->is_whole(); }
+    /** Of ports that are not over, to a process that lives: see @ref
+     *  port_queue. None has failed where all work. */
+    [[nodiscard]] bool is_whole() const
+    {
+        return !is_over_ && ports_->is_whole() &&
+               ((peer_ == nullptr) || !peer_->others_->is_closed());
+    }
     [[nodiscard]] bool could_have_more() const
     {
         return ports_->could_have_more();
     }
-    /** For ports that nothing new is to go over; with `at_once` what is under
-     *  way fails. */
+    [[nodiscard]] port_queue &ports() const { return *ports_; }
+    [[nodiscard]] bool is_of_ports() const { return ports_ != nullptr; }
+    /** Whether it was told to @ref end. */
+    [[nodiscard]] bool has_ended() const { return is_over_; }
+    /** Nothing new is to go over it; with `at_once` what is under way over
+     *  ports fails. */
     void end(bool at_once)
     {
         is_over_ = true;
@@ -284,7 +302,8 @@ public:
         return chunk_ptr(std::exchange(free_chunk_, free_chunk_->next_free));
     }
     [[nodiscard]] size_t free_chunks() const { return free_chunks_; }
-    [[nodiscard]] bool has_staging() const { return !chunks_.empty(); }
+    /** More than a chunk for letters. */
+    [[nodiscard]] bool has_staging() const { return chunks_.size() > 1; }
     [[nodiscard]] size_t chunk_bytes() const { return chunk_bytes_; }
 
     /** Let a card reach the staging memory, too. @return 0 or -errno. */

@@ -43,21 +43,37 @@ int channel_set::get(remote_memory &there, channel *&channel_p)
  * its ports. */
 void channel_set::forget_over()
 {
+    used_ = {};
+    /* A process may end meanwhile: each is asked once, and before its ports. */
+    for (const bool ports : {false, true}) {
+        for (const auto &each : all_) {
+            if ((each->is_of_ports() == ports) && each->is_over()) {
+                each->end(false);
+            }
+        }
+    }
+    const auto has_ended = [](const channel *one) {
+        return (one != nullptr) && one->has_ended();
+    };
     std::erase_if(by_owner_,
-                  [](const auto &entry) { return entry.second->is_over(); });
-    std::erase_if(ways_, [](const auto &entry) {
-        return std::get<channel *>(entry.first)->is_over();
+                  [&](const auto &entry) { return has_ended(entry.second); });
+    std::erase_if(ways_, [&](const auto &entry) {
+        return has_ended(std::get<channel *>(entry.first));
     });
     for (auto &[_, way] : ways_) {
-        if ((way.by != nullptr) && way.by->is_over()) {
+        if (has_ended(way.by)) {
             way.by = nullptr;
         }
     }
-    for (int i = 0; i < 2; ++i) {
-        std::erase_if(all_, [](const auto &each) {
-            return each->is_over() && (each->users == 0);
-        });
-    }
+    forget_unused();
+    forget_unused();
+}
+
+void channel_set::forget_unused()
+{
+    std::erase_if(all_, [](const auto &each) {
+        return each->has_ended() && (each->users == 0);
+    });
 }
 
 int channel_set::connect(remote_memory &there, channel *&channel_p)

@@ -7,6 +7,7 @@
 
 #include "uct/gaudi/base/transfer/channel.h"
 
+#include <array>
 #include <map>
 #include <memory>
 #include <tuple>
@@ -48,11 +49,19 @@ public:
      *  process is asked for when the first such is used. The caller counts
      *  itself among its users. Where there is none, nobody is asked again for
      *  some seconds.
-     *  @param peer   The channel to that process.
      *  @param waits  For the answer; else -EINPROGRESS.
      *  @return 0 or -errno, said at debug level. */
-    [[nodiscard]] int get_ports(card &from, remote_memory &there, channel &peer,
-                                bool waits, channel *&channel_p);
+    [[nodiscard]] int get_ports(card &from, remote_memory &there, bool waits,
+                                channel *&channel_p);
+
+    /** The same to another card of this process, at once. */
+    [[nodiscard]] int get_ports(card &from, card &to, channel *&channel_p);
+
+    /** Where the card that such ports lead to has host memory: its process is
+     *  asked when that is used first.
+     *  @return 0 or -errno; -EINPROGRESS: there is no answer yet. */
+    [[nodiscard]] int find_mapping(card &from, remote_memory &there,
+                                   uint64_t &added_p);
 
     /** Connect ports of a card with those of another process, which asks.
      *  @return 0 or -errno, said at debug level. */
@@ -87,8 +96,10 @@ public:
             (void)each.release();
         }
         for (auto &[_, way] : ways_) {
+            (void)way.offered.release();
             (void)way.asked_for.release();
             (void)way.letter.release();
+            (void)way.answer.release();
         }
     }
 
@@ -99,8 +110,15 @@ private:
     /* Ports from a card of ours to another process's: asked for, there, or not
      * to be had. */
     struct port_way {
+        std::unique_ptr<shim::connection> offered; /* once there is room to */
         std::unique_ptr<shim::connection> asked_for;
         chunk_ptr letter;
+        card *from = nullptr;                           /* which has asked */
+        std::shared_ptr<remote_memory::mapping> to_map; /* as was asked for, */
+        chunk_ptr answer; /* and where that comes; of keys that there are: */
+        std::map<std::weak_ptr<remote_memory::mapping>, uint64_t,
+                 std::owner_less<>>
+            mapped;
         /* Of the last that were made. What replaces them has the other one of
          * two: gets go over either until it is connected. */
         uint32_t number    = 0;
@@ -111,6 +129,9 @@ private:
     };
 
     void forget_over();
+    void forget_unused();
+    [[nodiscard]] int join_ports(card &one, card &other, port_way &there,
+                                 port_way &back);
     channel &add(std::unique_ptr<channel> made)
     {
         return *all_.emplace_back(std::move(made));
@@ -119,8 +140,13 @@ private:
                                 channel &peer, bool waits);
     [[nodiscard]] int ask_for_ports(port_way &way, card &from,
                                     remote_memory &there, channel &peer);
-    [[nodiscard]] int take_ports(port_way &way, card &from, channel &peer,
-                                 bool waits);
+    [[nodiscard]] int take_ports(port_way &way, channel &peer, bool waits);
+    [[nodiscard]] static int give_up(port_way &way, const card &from,
+                                     const channel &peer, int error);
+    [[nodiscard]] int settle(port_way &way, channel &peer, bool waits);
+    void take_answer_of_others(const port_way &way, channel &peer);
+    [[nodiscard]] int find_mapping(port_way &way, remote_memory &there,
+                                   channel &peer, uint64_t &added_p);
 
     const transfer_options &options_;
     std::unique_ptr<wakeup_event> &event_;
@@ -128,7 +154,17 @@ private:
     std::vector<channel *> by_place_; /* of the card; nullptr: not used yet */
     std::unordered_map<uint64_t, channel *> by_owner_; /* other processes */
     std::unordered_map<uint64_t, ucs_time_t> silent_;  /* and until when */
+    /* From a card, by the channel to a process, nullptr: this one, to a card.
+     */
     std::map<std::tuple<size_t, channel *, pci_address>, port_way> ways_;
+    /* Those that were used last, by module id of where they lead to. */
+    struct used_way {
+        uint64_t owner;
+        pci_address to;
+        size_t from; /* place of the card */
+        port_way *way;
+    };
+    std::array<used_way, 8> used_{};
     uint32_t last_number_ = 0;
     std::vector<std::unique_ptr<channel>> all_;
 };

@@ -168,6 +168,14 @@ public:
      */
     [[nodiscard]] ucs_status_t arm();
 
+    /** Have the file descriptor be readable until it is armed. */
+    void wake()
+    {
+        if (event_ != nullptr) {
+            event_->signal();
+        }
+    }
+
     /** See operations::watch_failures. */
     void watch_failures(void (*watch)(const uct_completion_t &, ucs_status_t))
     {
@@ -181,6 +189,13 @@ public:
         const card *found = planner_.find_card(address);
         return (found != nullptr) ? found->device().flush() : -ENODEV;
     }
+
+    /** Have ports of a card of this process to one of another one.
+     *  @param there    Memory of it.
+     *  @param ports_p  Until @ref end_ports.
+     *  @return 0; -EINPROGRESS: ask again; or -errno, said at debug level. */
+    [[nodiscard]] int get_ports(card &from, remote_memory &there,
+                                channel *&ports_p);
 
     /** Connect ports of a card of this process with those of another one, which
      *  asks.
@@ -197,12 +212,20 @@ public:
         channels_.end_ports(ports, at_once);
     }
 
+    /** Have that card map host memory of this process.
+     *  @param va_p  Of the first byte. @return nullptr: it cannot. */
+    [[nodiscard]] held_registration map_host(const channel &ports,
+                                             const side &host, size_t length,
+                                             uint64_t &va_p);
+
     /** Start a write of memory of that card to where the other one has memory.
+     *  @param mapped  What @ref map_host gave of host memory, where the source
+     *                 is the card's address of it.
      *  @return As @ref start. */
-    [[nodiscard]] ucs_status_t start_over_ports(flush_domain &domain,
-                                                channel &ports, uint64_t target,
-                                                const side &src, size_t length,
-                                                uct_completion_t *completion);
+    [[nodiscard]] ucs_status_t
+    start_over_ports(flush_domain &domain, channel &ports, uint64_t target,
+                     uint64_t source, held_registration mapped, size_t length,
+                     uct_completion_t *completion);
 
     /** Most copies that are started together, see @ref has_room. */
     [[nodiscard]] unsigned longest_list() const

@@ -22,12 +22,17 @@ namespace gaudi::base {
 
 class owner_queue : public shim::dma_queue {
 public:
-    /** Memory of both, as long as the chunks that were wished. */
+    /** Memory of both, as long as the chunks that were wished; or one chunk for
+     *  letters, where ports are the only way. */
     [[nodiscard]] virtual std::span<char> memory() const = 0;
 
     /** Whether the other process has ended, or does this no more: copies that
      *  are outstanding fail, and none is added. */
     [[nodiscard]] virtual bool is_over() = 0;
+
+    /** The same without a look at the clock, for who has asked for the other
+     *  process itself. */
+    [[nodiscard]] virtual bool is_closed() { return is_over(); }
 
     /** Have the event signalled when a copy ends. @return false: one has. */
     [[nodiscard]] virtual bool arm() = 0;
@@ -55,6 +60,17 @@ public:
     /** What has become of it.
      *  @return 0, -errno, or -EINPROGRESS when there is no answer in time. */
     [[nodiscard]] virtual int ports_answer(uint64_t) { return -EOPNOTSUPP; }
+
+    /** Ask for host memory to be mapped for a card, for writes over ports. It
+     *  stays so as long as anybody may write.
+     *  @param offset  Of a word in the chunks, which gets what @ref
+     *                 remote_memory::mapped has.
+     *  @param link    Ports of that card.
+     *  @return As dma_queue::submit. */
+    [[nodiscard]] virtual int ask_to_map(remote_memory &, uint64_t, uint32_t)
+    {
+        return -EOPNOTSUPP;
+    }
 
     /** Ask for a write over ports.
      *  @param target  Where a card of ours has the memory to be written.

@@ -18,12 +18,23 @@ struct let_go {
     void operator()(host_memory *held) const { held->put(); }
     void operator()(channel *held) const { --held->users; }
 };
+/** What copies of one engine hold together: the first of them, until the last
+ *  has ended. Each hold has locked instructions, the first of which waits for
+ *  the doorbell of the copy before. */
+struct shared_hold {
+    remote_memory *of = nullptr;
+    unsigned users    = 0;
+    unsigned joined   = 0; /* ever: some look whether its process is there */
+};
 struct let_go_of_remote {
     void operator()(remote_memory *held)
     {
         kept.reset();
-        held->release();
+        if ((shared == nullptr) || (--shared->users == 0)) {
+            held->release();
+        }
     }
+    shared_hold *shared = nullptr; /* nullptr: it is held for this copy alone */
     kept_range kept;
 };
 using held_registration = std::unique_ptr<host_memory, let_go>;

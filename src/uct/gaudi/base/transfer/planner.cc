@@ -15,20 +15,10 @@ namespace {
 
 using direction = shim::dma_direction;
 
-/* Have memory of another process stay where it is. */
-ucs_status_t hold(const side &there, size_t length, held_remote &held)
-{
-    ucs_status_t status = there.remote->check(there.address, length);
-    if (status == UCS_OK) {
-        status = there.remote->hold();
-    }
-    if (status == UCS_OK) {
-        held = held_remote(there.remote, {});
-        status =
-            there.remote->keep(there.address, length, held.get_deleter().kept);
-    }
-    return status;
-}
+/* Copies that join a hold of memory of another process, of which one looks
+ * whether that still is there: the look needs a clock. What is under way tells,
+ * too. */
+constexpr unsigned looks_apart = 16;
 
 /* A card of ours was told that it does not reach device memory of another
  * process. Whether another way may. */
@@ -37,11 +27,15 @@ bool may_go_elsewhere(int error)
     return (error != -ENOENT) && (error != -ESRCH) && (error != -EFAULT);
 }
 
-/* Where a card of ours finds device memory of another process.
+/* Where a card of ours finds device memory of another process that is held.
  * @param waits  For an import that takes long; else -EINPROGRESS. */
 int import(const side &there, size_t length, card &user, bool waits,
-           uint64_t &va)
+           held_remote &held, uint64_t &va)
 {
+    if (there.remote->keep(there.address, length, held.get_deleter().kept) !=
+        UCS_OK) {
+        return -ENOMEM;
+    }
     return waits ? there.remote->await_va_on(user, there.address, length, va)
                  : there.remote->va_on(user, there.address, length, va);
 }
@@ -49,6 +43,9 @@ int import(const side &there, size_t length, card &user, bool waits,
 /* No way leads to memory of another process. */
 ucs_status_t report_no_way(const side &there, int error)
 {
+    if (error == -EINPROGRESS) { /* it is being made */
+        return UCS_ERR_NO_RESOURCE;
+    }
     ucs_log(failure_level(error == -ESRCH),
             "gaudi: cannot reach memory of another process at %#lx: %s",
             there.address, std::strerror(-error));
@@ -96,6 +93,33 @@ ucs_status_t plan_relay(channel &reader, uint64_t dst, channel &writer,
 
 } // namespace
 
+/* Have memory of another process stay where it is. Whoever ends its key waits
+ * for all who hold it, also for those who join them before they see that. */
+ucs_status_t planner::hold(const side &there, size_t length, held_remote &held)
+{
+    const auto name     = reinterpret_cast<uintptr_t>(there.remote);
+    shared_hold &known  = holds_[(name >> 6) % holds_.size()];
+    const bool is_held  = (known.users > 0) && (known.of == there.remote);
+    const bool is_known = is_held && (++known.joined % looks_apart != 0) &&
+                          there.remote->has(there.address, length);
+    ucs_status_t status =
+        is_known ? UCS_OK : there.remote->check(there.address, length);
+    if (!is_held) {
+        status = (status == UCS_OK) ? there.remote->hold() : status;
+    } else if (status != UCS_OK) {
+        --known.joined; /* the next one looks, too */
+    }
+    if (status == UCS_OK) {
+        const bool shares = is_held || (known.users == 0);
+        if (shares) {
+            known.of = there.remote;
+            ++known.users;
+        }
+        held = held_remote(there.remote, {shares ? &known : nullptr, {}});
+    }
+    return status;
+}
+
 ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
                            host_side host, planned_copy &copy)
 {
@@ -133,7 +157,9 @@ ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
     const bool to_card        = dst.is_device;
     const side &device        = to_card ? dst : src;
     const ucs_status_t status = find_device(device, length, where, by);
-    if (status == UCS_OK) {
+    if ((status == UCS_OK) &&
+        ((there.remote == nullptr) || (host == host_side::stage) ||
+         where.imported || !plan_to_mapped(put, there, device, *by, copy))) {
         plan_host_side(to_card, to_card ? src : dst, host, *by, device.address,
                        copy);
         if (to_card && where.imported) {
@@ -153,7 +179,8 @@ void planner::plan_host_side(bool to_card, const side &host, host_side how,
     if (host.remote != nullptr) {
         copy.process = host.remote->host();
     } else if ((how == host_side::find_registration) && by.is_of_card() &&
-               find_registration(host, copy)) {
+               ((copy.registration = find_registration(
+                     host, copy.left, copy.remote != nullptr)) != nullptr)) {
         uint64_t mapped;
         if (copy.registration->va_on(by.owner(), mapped) == 0) {
             reached  = mapped + (host.address - copy.registration->start);
@@ -167,20 +194,20 @@ void planner::plan_host_side(bool to_card, const side &host, host_side how,
     copy.src   = to_card ? reached : va;
 }
 
-/* Hold a registration of host memory, if there is one. */
-bool planner::find_registration(const side &host, planned_copy &copy)
+held_registration planner::find_registration(const side &host, size_t length,
+                                             bool remember)
 {
-    copy.registration.reset(map_.find_host(host.address, copy.left));
-    if ((copy.registration == nullptr) && (copy.remote != nullptr) &&
-        (registrations_ != nullptr) &&
-        registrations_->remember_host(host.pointer(), copy.left)) {
-        copy.registration.reset(map_.find_host(host.address, copy.left));
+    held_registration known(map_.find_host(host.address, length));
+    if ((known == nullptr) && remember && (registrations_ != nullptr) &&
+        registrations_->remember_host(host.pointer(), length)) {
+        known.reset(map_.find_host(host.address, length));
     }
-    return copy.registration != nullptr;
+    return known;
 }
 
 /* Within this process. What was imported, only engines reach that reach host
- * memory. From card to card the target's card reads, else the source's card
+ * memory. From card to card the source's ports write, else the target's card
+ * reads, else the source's card
  * writes, else the bytes go through staging memory that both reach. What is
  * read is there when the job ends, unless the target is imported. */
 ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
@@ -212,6 +239,10 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
             return UCS_OK;
         }
         return plan_relay(*reader, dst.address, *writer, src.address, copy);
+    }
+    if (!imported && plan_over_own_ports(*from.owner, src.address, *to.owner,
+                                         dst.address, copy)) {
+        return UCS_OK;
     }
     uint64_t va;
     if ((from.backing != nullptr) && reaches(*to.owner, *from.owner) &&
@@ -255,7 +286,7 @@ int planner::plan_import(bool put, const side &there, const side &here,
                          planned_copy &copy)
 {
     uint64_t va;
-    int error = import(there, copy.left, by.owner(), waits, va);
+    int error = import(there, copy.left, by.owner(), waits, copy.remote, va);
     if ((error == 0) && put) {
         error = plan_posted(there, copy);
     }
@@ -319,7 +350,7 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
         (void)channels_.get(*home_, by);
     }
     int error = -ENODEV;
-    const route_list routes =
+    const route_list &routes =
         there.remote->routes((by != nullptr) ? &by->owner() : nullptr);
     for (const route &each : routes) {
         channel *others  = nullptr;
@@ -363,7 +394,7 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
         by = nullptr;
     }
     int error = -ENODEV;
-    const route_list routes =
+    const route_list &routes =
         device.remote->routes((by != nullptr) ? &by->owner() : nullptr);
     for (const route &each : routes) {
         const bool waits = (&each + 1 == routes.end());
@@ -378,7 +409,7 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
                 copy.queue = &pcie_queue(*ports, to_device, length);
             }
         } else {
-            error = import(device, length, by->owner(), waits, va);
+            error = import(device, length, by->owner(), waits, copy.remote, va);
             if ((error == 0) && to_device) {
                 error = plan_posted(device, copy);
             }
@@ -393,13 +424,17 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
     return report_no_way(device, error);
 }
 
-ucs_status_t planner::check(const side &device, size_t length)
+ucs_status_t planner::check(const side &device, size_t length, const card *on)
 {
+    if (device.remote != nullptr) {
+        return device.remote->check(device.address, length);
+    }
     device_location where;
     channel *by;
-    return (device.remote != nullptr)
-               ? device.remote->check(device.address, length)
-               : find_device(device, length, where, by);
+    const ucs_status_t status = find_device(device, length, where, by);
+    return ((status == UCS_OK) && (on != nullptr) && (where.owner != on))
+               ? UCS_ERR_INVALID_ADDR
+               : status;
 }
 
 } // namespace gaudi::base

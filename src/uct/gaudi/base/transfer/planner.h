@@ -10,6 +10,8 @@
 #include "uct/gaudi/base/transfer/channel_set.h"
 #include "uct/gaudi/base/transfer/planned_copy.h"
 
+#include <array>
+
 namespace gaudi::base {
 
 /** What to do about host memory here: for few bytes a look-up costs more than
@@ -76,9 +78,15 @@ public:
         return find_home() ? cards_.find_open(is_it) : nullptr;
     }
 
-    /** Whether so many bytes of device memory are there. @return As @ref plan.
-     */
-    [[nodiscard]] ucs_status_t check(const side &device, size_t length);
+    /** Hold a registration of host memory, if there is one, or one can be made.
+     *  @param remember  Make one. */
+    [[nodiscard]] held_registration
+    find_registration(const side &host, size_t length, bool remember);
+
+    /** Whether so many bytes of device memory are there.
+     *  @param on  Of that card; nullptr: of any. @return As @ref plan. */
+    [[nodiscard]] ucs_status_t check(const side &device, size_t length,
+                                     const card *on = nullptr);
 
     [[nodiscard]] bool has_card() const { return home_ != nullptr; }
 
@@ -96,12 +104,18 @@ private:
     };
 
     [[nodiscard]] bool find_home();
+    [[nodiscard]] ucs_status_t hold(const side &there, size_t length,
+                                    held_remote &held);
     [[nodiscard]] ucs_status_t look_up_device(const side &device, size_t length,
                                               device_location &where,
                                               channel *&by);
     ucs_status_t plan_between_devices(const side &dst, const side &src,
                                       planned_copy &copy);
-    [[nodiscard]] bool find_registration(const side &host, planned_copy &copy);
+    [[nodiscard]] bool plan_over_own_ports(card &from, uint64_t src, card &to,
+                                           uint64_t dst, planned_copy &copy);
+    [[nodiscard]] bool plan_to_mapped(bool put, const side &there,
+                                      const side &here, channel &by,
+                                      planned_copy &copy);
     void plan_host_side(bool to_card, const side &here, host_side how,
                         channel &by, uint64_t va, planned_copy &copy);
     [[nodiscard]] int plan_posted(const side &there, planned_copy &copy);
@@ -131,6 +145,7 @@ private:
     found last_[2]{}; /* ranges that were looked up, of cards that are held:
                          a message comes to one buffer, and goes from another */
     unsigned oldest_ = 0;
+    std::array<shared_hold, 16> holds_;
     std::unique_ptr<registration_cache, undo_join>
         registrations_; /* nullptr: host memory is not remembered */
 };

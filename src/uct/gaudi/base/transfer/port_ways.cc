@@ -23,7 +23,17 @@ bool may_come(int error)
     return (error == -EAGAIN) || (error == -EINPROGRESS);
 }
 
-/* Make one end. @return 0 or -ENOTCONN, said at debug level. */
+/* Whether there is an end. @return 0 or -ENOTCONN, said at debug level. */
+int judge_end(const card &from, const std::string &why)
+{
+    if (!why.empty()) {
+        ucs_debug("%s: no connection over ports: %s", from.name().c_str(),
+                  why.c_str());
+    }
+    return why.empty() ? 0 : -ENOTCONN;
+}
+
+/* Make one. @return As @ref judge_end. */
 int open_end(const card &from, unsigned peer, copy_counts &counts,
              std::unique_ptr<shim::connection> &made)
 {
@@ -36,31 +46,7 @@ int open_end(const card &from, unsigned peer, copy_counts &counts,
     if (made != nullptr) {
         counts.add(from.name(), made->offer());
     }
-    if (made == nullptr) {
-        ucs_debug("%s: no connection over ports: %s", from.name().c_str(),
-                  why.c_str());
-    }
-    return (made != nullptr) ? 0 : -ENOTCONN;
-}
-
-/* The same of connecting it. */
-int connect_end(const card &from, shim::connection &end,
-                const shim::port_offer &theirs)
-{
-    const std::string why = end.connect(theirs);
-    if (!why.empty()) {
-        ucs_debug("%s: no connection over ports: %s", from.name().c_str(),
-                  why.c_str());
-    }
-    return why.empty() ? 0 : -ENOTCONN;
-}
-
-/* Writes, and what the other process is asked to write. */
-work_queue &queue_of(channel &ports, bool put, size_t length)
-{
-    return ports.queue_for(put ? shim::dma_direction::device_to_host
-                               : shim::dma_direction::host_to_device,
-                           length);
+    return judge_end(from, why);
 }
 
 } // namespace
@@ -68,32 +54,38 @@ work_queue &queue_of(channel &ports, bool put, size_t length)
 int channel_set::ask_for_ports(port_way &way, card &from, remote_memory &there,
                                channel &peer)
 {
-    std::unique_ptr<shim::connection> made;
     chunk_ptr letter = peer.take_chunk(0);
     if (letter == nullptr) {
-        return -EAGAIN;
+        return -EINPROGRESS; /* others are asked for */
     }
     if (sizeof(shim::port_offer) > peer.chunk_bytes()) {
         return -EMSGSIZE;
     }
-    int error = open_end(from, there.place().module, *counts_, made);
+    int error = 0;
+    if (way.offered == nullptr) {
+        error = open_end(from, there.place().module, *counts_, way.offered);
+    }
     if (error == 0) {
-        std::memcpy(letter->data, &made->offer(), sizeof(shim::port_offer));
+        std::memcpy(letter->data, &way.offered->offer(),
+                    sizeof(shim::port_offer));
         if (way.number == 0) {
             way.number = last_number_ += 2;
         }
         error = peer.others()->ask_for_ports(there, letter->va, way.number ^ 1);
     }
     if (error == 0) {
-        way.asked_for = std::move(made);
+        way.from      = &from;
+        way.asked_for = std::move(way.offered);
         way.letter    = std::move(letter);
+    } else if (error != -EAGAIN) { /* else the next try has them */
+        way.offered.reset();
     }
     return error;
 }
 
-int channel_set::take_ports(port_way &way, card &from, channel &peer,
-                            bool waits)
+int channel_set::take_ports(port_way &way, channel &peer, bool waits)
 {
+    card &from = *way.from;
     int error =
         peer.others()->ports_answer(waits ? channel::drain_timeout_us : 0);
     if (error == -EINPROGRESS) {
@@ -104,7 +96,7 @@ int channel_set::take_ports(port_way &way, card &from, channel &peer,
     if (error == 0) {
         shim::port_offer theirs;
         std::memcpy(&theirs, letter->data, sizeof(theirs));
-        error = connect_end(from, *end, theirs);
+        error = judge_end(from, end->connect(theirs));
     }
     if (error == 0) {
         channel *const before = way.by;
@@ -113,85 +105,250 @@ int channel_set::take_ports(port_way &way, card &from, channel &peer,
                                       options_, *counts_));
         if (before != nullptr) {
             before->end(false);
-            std::erase_if(all_, [&](const auto &each) {
-                return (each.get() == before) && (before->users == 0);
-            });
+            forget_unused(); /* and those before, if they are not used now */
         }
     }
     return error;
 }
 
-int channel_set::get_ports(card &from, remote_memory &there, channel &peer,
-                           bool waits, channel *&channel_p)
+int channel_set::get_ports(card &from, remote_memory &there, bool waits,
+                           channel *&channel_p)
 {
-    int error = -ENOMEM;
+    const card_place to = there.place();
+    used_way &last      = used_[to.module % used_.size()];
+    if (ucs_likely((last.way != nullptr) && (last.owner == there.owner()) &&
+                   (last.to == to.address) && (last.from == from.place()) &&
+                   (last.way->by != nullptr) && last.way->by->is_whole())) {
+        channel_p = last.way->by;
+        return 0;
+    }
+    channel *peer;
+    int error = get(there, peer);
+    if (error != 0) {
+        return error;
+    }
+    error = -ENOMEM;
     (void)guarded([&] {
-        port_way &way = ways_[{from.place(), &peer, there.place().address}];
-        error         = get_ports(way, from, there, peer, waits);
+        port_way &way = ways_[{from.place(), peer, to.address}];
+        error         = get_ports(way, from, there, *peer, waits);
         channel_p     = way.by;
+        last          = {there.owner(), to.address, from.place(), &way};
         return UCS_OK;
     });
     return error;
 }
 
 /* Those that do not work any more are replaced at once, and so, now and then,
- * are those that have fewer ports than they could. What has just replaced
- * others is given up for a while. */
+ * are those that have fewer ports than they could, unless others write by them,
+ * too. What has just replaced others is given up for a while. */
 int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
                            channel &peer, bool waits)
 {
-    const bool works = (way.by != nullptr) && !way.by->is_over();
-    if (ucs_likely(works && way.by->is_whole())) {
+    if ((way.by != nullptr) && way.by->is_whole()) {
+        way.offered.reset(); /* its links have come back */
         return 0;
     }
+    const bool works = (way.by != nullptr) && !way.by->is_over();
     if (from.is_lost()) {
         return -ENODEV;
     }
-    const ucs_time_t now = ucs_get_time();
-    const ucs_time_t end = now + ucs_time_from_sec(retry_s);
-    int error            = 0;
     if (way.asked_for == nullptr) {
+        const ucs_time_t now = ucs_get_time();
         if (now < way.retries) {
             return works ? 0 : way.error;
         }
-        if (works && !way.by->could_have_more()) {
-            way.retries = end;
+        if (works &&
+            (way.by->ports().is_shared() || !way.by->could_have_more())) {
+            way.offered.reset();
+            way.retries = now + ucs_time_from_sec(retry_s);
             return 0;
         }
         if (way.was_made && !works) {
             ucs_diag("%s: its ports to %s do not work any more",
                      from.name().c_str(), peer.name());
         }
-        error = ask_for_ports(way, from, there, peer);
+        take_answer_of_others(way, peer);
+        const int error = ask_for_ports(way, from, there, peer);
+        if (error != 0) {
+            return works ? 0 : give_up(way, from, peer, error);
+        }
     }
-    if (error == 0) {
-        error = take_ports(way, from, peer, waits && !works);
-    }
-    if (error == 0) {
-        way.error    = -ENETDOWN;
-        way.retries  = way.was_made ? end : 0;
-        way.was_made = true;
-    } else if (!may_come(error)) {
-        way.error   = error;
-        way.retries = end;
-        ucs_debug("%s: no ports to %s: %s", from.name().c_str(), peer.name(),
-                  std::strerror(-error));
-    }
+    const int error = settle(way, peer, waits && !works);
     return works ? 0 : error;
+}
+
+/* It is not to be had for a while, unless it may yet come.
+ * @return error; -EINPROGRESS while another one is asked for. */
+int channel_set::give_up(port_way &way, const card &from, const channel &peer,
+                         int error)
+{
+    if (may_come(error)) {
+        return -EINPROGRESS;
+    }
+    way.error   = error;
+    way.retries = ucs_get_time() + ucs_time_from_sec(retry_s);
+    ucs_debug("%s: no ports to %s: %s", from.name().c_str(), peer.name(),
+              std::strerror(-error));
+    return error;
+}
+
+/* Take the answer, if it is there. */
+int channel_set::settle(port_way &way, channel &peer, bool waits)
+{
+    const int error = take_ports(way, peer, waits);
+    if (error == 0) {
+        way.error = -ENETDOWN;
+        way.retries =
+            way.was_made ? ucs_get_time() + ucs_time_from_sec(retry_s) : 0;
+        way.was_made = true;
+        return 0;
+    }
+    return give_up(way, *way.from, peer, error);
+}
+
+/* A process is asked for one connection at a time: whoever comes takes the
+ * answer that somebody else has not. */
+void channel_set::take_answer_of_others(const port_way &way, channel &peer)
+{
+    for (auto &[between, other] : ways_) {
+        if ((std::get<channel *>(between) == &peer) && (&other != &way) &&
+            (other.asked_for != nullptr)) {
+            (void)settle(other, peer, false);
+        }
+    }
+}
+
+int channel_set::join_ports(card &one, card &other, port_way &there,
+                            port_way &back)
+{
+    std::unique_ptr<shim::connection> ends[2];
+    int error = open_end(one, other.device().module_id(), *counts_, ends[0]);
+    if (error == 0) {
+        error = open_end(other, one.device().module_id(), *counts_, ends[1]);
+    }
+    if (error == 0) {
+        error = judge_end(one, ends[0]->connect(ends[1]->offer()));
+    }
+    if (error == 0) {
+        error = judge_end(other, ends[1]->connect(ends[0]->offer()));
+    }
+    if (error == 0) {
+        there.by = &add(channel::create(one, std::move(ends[0]), nullptr, 0,
+                                        options_, *counts_));
+        back.by  = &add(channel::create(other, std::move(ends[1]), nullptr, 0,
+                                        options_, *counts_));
+    }
+    return error;
+}
+
+/* Both ends go together: what one writes the other one has to take. */
+int channel_set::get_ports(card &from, card &to, channel *&channel_p)
+{
+    const auto works = [](const port_way &way) {
+        return (way.by != nullptr) && !way.by->is_over();
+    };
+    int error = -ENOMEM;
+    (void)guarded([&] {
+        port_way &there = ways_[{from.place(), nullptr, to.address()}];
+        port_way &back  = ways_[{to.place(), nullptr, from.address()}];
+        const bool work = works(there) && works(back);
+        error           = work ? 0 : there.error;
+        if (!work && (ucs_get_time() >= there.retries)) {
+            for (port_way *each : {&there, &back}) {
+                if (each->by != nullptr) {
+                    std::exchange(each->by, nullptr)->end(false);
+                }
+                each->retries = ucs_get_time() + ucs_time_from_sec(retry_s);
+            }
+            forget_over();
+            error = join_ports(from, to, there, back);
+        }
+        channel_p = there.by;
+        return UCS_OK;
+    });
+    return error;
+}
+
+int channel_set::find_mapping(card &from, remote_memory &there,
+                              uint64_t &added_p)
+{
+    channel *peer;
+    int error = get(there, peer);
+    if (error != 0) {
+        return error;
+    }
+    error = -ENOMEM;
+    (void)guarded([&] {
+        port_way &way = ways_[{from.place(), peer, there.place().address}];
+        error         = find_mapping(way, there, *peer, added_p);
+        return UCS_OK;
+    });
+    return error;
+}
+
+int channel_set::find_mapping(port_way &way, remote_memory &there,
+                              channel &peer, uint64_t &added_p)
+{
+    using mapping     = remote_memory::mapping;
+    const auto wanted = there.mapped();
+    if (way.to_map != nullptr) {
+        const uint64_t answer =
+            std::atomic_ref(*reinterpret_cast<uint64_t *>(way.answer->data));
+        if (answer != mapping::not_known) {
+            std::erase_if(way.mapped, [](const auto &entry) {
+                return entry.first.expired();
+            });
+            way.mapped[std::exchange(way.to_map, nullptr)] = answer;
+            way.answer.reset();
+        }
+    }
+    const auto known = way.mapped.find(wanted);
+    if (known != way.mapped.end()) {
+        added_p = known->second;
+        return (added_p != mapping::not_to_be) ? 0 : -EFAULT;
+    }
+    if (way.to_map == nullptr) {
+        if (peer.chunk_bytes() % sizeof(uint64_t) != 0) {
+            return -EMSGSIZE; /* the answer is a word */
+        }
+        chunk_ptr answer = peer.take_chunk(0);
+        if (answer == nullptr) {
+            return -EAGAIN;
+        }
+        std::memset(answer->data, 0, sizeof(uint64_t));
+        if (peer.others()->ask_to_map(there, answer->va, way.number) == 0) {
+            way.to_map = wanted;
+            way.answer = std::move(answer);
+        }
+    }
+    return -EINPROGRESS;
 }
 
 int channel_set::accept_ports(card &from, shim::port_offer &letter,
                               channel *&channel_p)
 {
     std::unique_ptr<shim::connection> made;
-    int error = open_end(from, letter.own, *counts_, made);
+    const bool is_outside = (letter.peer == shim::port_offer::outside);
+    int error =
+        open_end(from, is_outside ? shim::port_offer::outside : letter.own,
+                 *counts_, made);
     if (error == 0) {
-        error = connect_end(from, *made, letter);
+        error = judge_end(from, made->connect(letter));
     }
     if (error == 0) {
         letter    = made->offer();
         channel_p = &add(channel::create(from, std::move(made), nullptr, 0,
                                          options_, *counts_));
+    }
+    return error;
+}
+
+int transfer_engine::get_ports(card &from, remote_memory &there,
+                               channel *&ports_p)
+{
+    const int error = channels_.get_ports(from, there, false, ports_p);
+    if (error == 0) {
+        ++ports_p->users;
     }
     return error;
 }
@@ -209,14 +366,31 @@ int transfer_engine::connect_ports(pci_address address,
     return error;
 }
 
-ucs_status_t transfer_engine::start_over_ports(flush_domain &domain,
-                                               channel &ports, uint64_t target,
-                                               const side &src, size_t length,
-                                               uct_completion_t *completion)
+held_registration transfer_engine::map_host(const channel &ports,
+                                            const side &host, size_t length,
+                                            uint64_t &va_p)
 {
-    ucs_status_t status = planner_.check(src, length);
-    if (status != UCS_OK) {
-        return status;
+    held_registration found = planner_.find_registration(host, length, true);
+    if (found != nullptr) {
+        uint64_t first;
+        if (found->va_on(ports.owner(), first) != 0) {
+            return nullptr;
+        }
+        va_p = first + (host.address - found->start);
+    }
+    return found;
+}
+
+ucs_status_t transfer_engine::start_over_ports(
+    flush_domain &domain, channel &ports, uint64_t target, uint64_t source,
+    held_registration mapped, size_t length, uct_completion_t *completion)
+{
+    if (mapped == nullptr) {
+        const ucs_status_t status =
+            planner_.check(side(source), length, &ports.owner());
+        if (status != UCS_OK) {
+            return status;
+        }
     }
     operation *op = operations_.take();
     if (op == nullptr) {
@@ -225,54 +399,14 @@ ucs_status_t transfer_engine::start_over_ports(flush_domain &domain,
     operations_.start(*op, &domain, operation_kind::copy, completion);
     ++ports.users;
     op->copy.by_owner.reset(&ports);
-    op->copy.left        = length;
-    op->copy.is_imported = true;
+    op->copy.registration = std::move(mapped);
+    op->copy.left         = length;
+    op->copy.is_imported  = true;
     op->copy.go_directly(
         ports.queue_for(shim::dma_direction::device_to_host, length), target,
-        src.address);
+        source);
     begin(*op);
     return UCS_INPROGRESS;
-}
-
-/* Have ports of our card to the one that has the memory. */
-int planner::find_ports(const side &there, channel &by, bool waits,
-                        channel *&ports, planned_copy &copy)
-{
-    channel *peer;
-    int error = channels_.get(*there.remote, peer);
-    if (error == 0) {
-        error =
-            channels_.get_ports(by.owner(), *there.remote, *peer, waits, ports);
-    }
-    if (error == 0) {
-        ++ports->users;
-        copy.by_owner.reset(ports);
-        copy.staged_by = &by;
-    }
-    return error;
-}
-
-/* Over ports of our card, which writes; what it is to have, the other process's
- * card writes. */
-int planner::plan_over_ports(bool put, const side &there, const side &here,
-                             host_side host, channel &by, bool waits,
-                             planned_copy &copy)
-{
-    channel *ports;
-    const int error = find_ports(there, by, waits, ports, copy);
-    if (error != 0) {
-        return error;
-    }
-    if (!here.is_device) {
-        plan_host_side(put, here, host, by, there.address, copy);
-        copy.queue = &queue_of(*ports, put, copy.left);
-        return 0;
-    }
-    copy.go_directly(queue_of(*ports, put, copy.left),
-                     put ? there.address : here.address,
-                     put ? here.address : there.address);
-    copy.is_imported = true;
-    return 0;
 }
 
 } // namespace gaudi::base

@@ -11,6 +11,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "util/other_process.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -48,14 +49,19 @@ public:
     [[nodiscard]] virtual ucs_status_t check(uint64_t address,
                                              size_t length) = 0;
 
-    /** An operation is about to start: until its @ref release, what host() and
-     *  keep() gave stays valid.
+    /** The same, if its process still is there: a few loads.
+     *  @return false: ask @ref check. */
+    [[nodiscard]] virtual bool has(uint64_t, size_t) const { return false; }
+
+    /** An operation is about to start: until @ref release, what host() and
+     *  keep() gave stays valid. Others that start meanwhile need no hold of
+     *  their own.
      *  @return UCS_OK, or why the memory cannot be used any more; then nothing
      *          is held. */
     [[nodiscard]] virtual ucs_status_t hold() = 0;
 
-    /** An operation has moved its last byte, or failed. Exactly once for each
-     *  successful @ref hold, before the operation's completion is called. Not
+    /** They have moved their last byte, or failed. Exactly once for each
+     *  successful @ref hold, before the last one's completion is called. Not
      *  called in a child that was forked meanwhile. */
     virtual void release() = 0;
 
@@ -64,20 +70,36 @@ public:
 
     /** Device memory: the ways to it, best first. @param from  A card of ours;
      *  nullptr: this process has none. */
-    [[nodiscard]] virtual route_list routes(const card *from)
+    [[nodiscard]] virtual const route_list &routes(const card *from)
     {
-        route_list all; /* where nothing else is said the card imports it */
-        if (from != nullptr) {
-            all.add({shim::wire::pcie, false});
-        }
-        return all;
+        static constexpr route_list none;
+        /* Where nothing else is said the card imports it. */
+        static constexpr route_list imported({shim::wire::pcie, false});
+        return (from != nullptr) ? imported : none;
     }
 
-    /** Device memory: tells its process from others. */
+    /** Tells its process from others. */
     [[nodiscard]] virtual uint64_t owner() const { return 0; }
 
-    /** Device memory: which card has it. */
+    /** Which card has it, or may have it mapped: host memory. */
     [[nodiscard]] virtual card_place place() const { return {}; }
+
+    /** Host memory that its process can be asked to map for that card, which
+     *  adds a number to addresses of it: the answer is for who has asked. */
+    struct mapping {
+        static constexpr uint64_t not_known = 0;
+        static constexpr uint64_t not_to_be = 1; /* pages are added */
+
+        mapping(uint64_t from, uint64_t bytes) : start(from), length(bytes) {}
+
+        const uint64_t start;
+        const uint64_t length;
+    };
+    /** @return nullptr: no card may have it. */
+    [[nodiscard]] virtual std::shared_ptr<mapping> mapped() const
+    {
+        return nullptr;
+    }
 
     /** Device memory: whether what a card of ours has written to it, and read
      *  back, is there only when its process has flushed the card. */

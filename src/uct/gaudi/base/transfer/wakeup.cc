@@ -75,6 +75,13 @@ wakeup_event::~wakeup_event()
     idle_.wait(guard, [&] { return watched_.empty(); });
 }
 
+void wakeup_event::signal()
+{
+    constexpr uint64_t one = 1;
+    /* Fails only when the count is at its end, and so readable. */
+    (void)!write(fd(), &one, sizeof(one));
+}
+
 bool wakeup_event::clear()
 {
     uint64_t count;
@@ -110,10 +117,8 @@ void wakeup_event::wait_and_signal(watched_job what)
         /* Whoever is woken for nothing looks himself. */
     }
 
-    constexpr uint64_t one = 1;
     std::lock_guard<std::mutex> guard(lock_);
-    /* Fails only when the count is at its end, and so readable. */
-    (void)!write(fd(), &one, sizeof(one));
+    signal();
     std::erase(watched_, what);
     idle_.notify_all();
 }

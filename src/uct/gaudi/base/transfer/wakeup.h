@@ -35,6 +35,9 @@ public:
     /** Readable from a signal to the next @ref clear. Owned by the event. */
     [[nodiscard]] int fd() const { return fd_.get(); }
 
+    /** Make the file descriptor readable. */
+    void signal();
+
     /** Make the file descriptor unreadable. @return Whether it was readable. */
     bool clear();
 

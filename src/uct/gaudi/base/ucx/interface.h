@@ -40,6 +40,12 @@ public:
         return super_.worker == other.super_.worker;
     }
 
+    /** Whether its progress is part of the worker's. */
+    [[nodiscard]] bool is_progressed() const
+    {
+        return super_.progress_flags != 0;
+    }
+
     /** Whether endpoints have failed that UCX was not told of. */
     [[nodiscard]] bool has_failures() { return !ucs_list_is_empty(&failed_); }
 

@@ -46,12 +46,10 @@ void set_attributes(uct_iface_h iface, const transport_properties &own,
     if (own.checks_peers) {
         attr.cap.flags |= UCT_IFACE_FLAG_EP_CHECK;
     }
-    if (!own.moves_memory) {
-        attr.cap.flags &=
-            ~(UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
-              UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT |
-              UCT_IFACE_FLAG_GET_BCOPY | UCT_IFACE_FLAG_GET_ZCOPY);
-        attr.cap.event_flags = 0;
+    attr.cap.put.max_short = own.max_put_short;
+    if (!own.has_get_short) {
+        attr.cap.flags &= ~UCT_IFACE_FLAG_GET_SHORT;
+        attr.cap.get.max_short = 0;
     }
 #ifdef UCT_IFACE_FLAG_INTER_NODE
     if (own.leaves_machine) {

@@ -16,7 +16,7 @@ namespace gaudi::ipc {
 class pace {
 public:
     /** @param interval  From one time to the next, seconds. */
-    explicit pace(double interval) : interval_(interval) {}
+    explicit pace(double interval) : interval_(ucs_time_from_sec(interval)) {}
 
     /** Whether it is time; if so, the next time is an interval from now. One
      *  thread at most is told. */
@@ -24,12 +24,12 @@ public:
     {
         const uint64_t now = ucs_get_time();
         uint64_t before    = last_.load(std::memory_order_relaxed);
-        return (now - before >= ucs_time_from_sec(interval_)) &&
+        return (now - before >= interval_) &&
                last_.compare_exchange_strong(before, now);
     }
 
 private:
-    const double interval_;
+    const ucs_time_t interval_;
     std::atomic<uint64_t> last_{0}; /* ucs_time_t */
 };
 

@@ -24,7 +24,7 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-std::atomic<int> timeout_ms{10000};
+std::atomic<int> answer_ms{10000};
 
 /* Those that somebody uses. */
 struct process_table {
@@ -195,7 +195,7 @@ ucs_status_t remote_process::ask(const file_ref &file, const file_part &part,
                                  file_pair &files_p) const
 {
     const clock::time_point deadline =
-        clock::now() + std::chrono::milliseconds(timeout_ms.load());
+        clock::now() + std::chrono::milliseconds(answer_ms.load());
     util::unique_fd socket;
     ucs_status_t status = connect(socket);
     util::unique_fd theirs;
@@ -253,11 +253,16 @@ ucs_status_t remote_process::ask(const file_ref &file, const file_part &part,
     return status;
 }
 
+int remote_process::timeout_ms()
+{
+    return answer_ms;
+}
+
 void remote_process::set_timeout(double seconds)
 {
     constexpr double longest = 3600;
     const double bounded     = (seconds < longest) ? seconds : longest;
-    timeout_ms.store((bounded > 0) ? static_cast<int>(bounded * 1000) : 0);
+    answer_ms.store((bounded > 0) ? static_cast<int>(bounded * 1000) : 0);
 }
 
 } // namespace gaudi::ipc

@@ -68,6 +68,7 @@ public:
 
     /** How long requests to file services may take, in seconds. */
     static void set_timeout(double seconds);
+    [[nodiscard]] static int timeout_ms();
 
 private:
     remote_process(const process_id &id, util::unique_fd life);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/process/shared_page.h"
 
+#include "uct/gaudi/base/cards/ports.h"
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "util/process.h"
 
@@ -71,6 +72,20 @@ bool foreign_page::has_left() const
     const int error = process_->memory().read(
         &seen, head.address + offsetof(page_header, process), sizeof(seen));
     return (error == -EFAULT) || ((error == 0) && (seen != head.process));
+}
+
+bool foreign_page::is_quiet()
+{
+    using clock = std::chrono::steady_clock;
+    if (!is_ending() && !has_left()) { /* it may say anything afterwards */
+        return false;
+    }
+    const clock::time_point now = clock::now();
+    const clock::time_point end = now + base::card_ports::drain_time();
+    clock::rep unknown          = 0;
+    (void)quiet_at_.compare_exchange_strong(unknown,
+                                            end.time_since_epoch().count());
+    return !has_ports() || (now.time_since_epoch().count() >= quiet_at_.load());
 }
 
 bool foreign_page::is_dead()
@@ -232,8 +247,26 @@ void own_page::await_own_uses(uint64_t stamp)
                 return;
             }
         }
+        {
+            std::lock_guard<std::mutex> guard(copiers_lock_);
+            for (copier *each : copiers_) {
+                each->go_on();
+            }
+        }
         std::this_thread::yield();
     }
+}
+
+void own_page::add(copier &one)
+{
+    std::lock_guard<std::mutex> guard(copiers_lock_);
+    copiers_.push_back(&one);
+}
+
+void own_page::remove(copier &one)
+{
+    std::lock_guard<std::mutex> guard(copiers_lock_);
+    std::erase(copiers_, &one);
 }
 
 /* Under the lock. */
@@ -297,13 +330,18 @@ ucs_status_t own_page::take_importer(const process_id &sender,
         return status;
     }
     own_page &self = *instance();
-    forget_dead_importers();
+    (void)forget_dead_importers();
     std::lock_guard<std::mutex> guard(self.lock_);
     if (self.importers_.size() >= max_importers) {
         return UCS_ERR_EXCEEDS_LIMIT;
     }
-    file_service::call_at_end(fresh->process().life(), forget_dead_importers);
-    self.importers_.insert_or_assign(sender.nonce, std::move(fresh));
+    file_service::call_at_end(fresh->process().life(),
+                              [] { (void)forget_dead_importers(); });
+    auto &known = self.importers_[sender.nonce];
+    if ((known != nullptr) && known->has_ports()) {
+        fresh->note_ports();
+    }
+    known = std::move(fresh);
     return UCS_OK;
 }
 
@@ -318,24 +356,33 @@ own_page::find_importer(const process_id &id) const
                : nullptr;
 }
 
-std::optional<uint32_t> own_page::find_user(uint64_t stamp)
+std::optional<own_page::key_user> own_page::find_user(uint64_t stamp)
 {
     const uint64_t self = own_process().nonce;
+    std::optional<key_user> found;
     std::lock_guard<std::mutex> guard(lock_);
     for (const auto &[nonce, user] : importers_) {
-        if (user->is_using(self, stamp) && !user->has_left()) {
-            return user->process().id().pid;
+        if (user->is_using(self, stamp) && !user->is_quiet()) {
+            found = {user->process().id().pid, user->is_ending()};
+            if (!found->has_left) {
+                break;
+            }
         }
     }
-    return std::nullopt;
+    return found;
 }
 
-void own_page::forget_dead_importers()
+bool own_page::forget_dead_importers()
 {
     own_page &page = util::of_this_process<own_page>();
     std::lock_guard<std::mutex> guard(page.lock_);
-    std::erase_if(page.importers_,
-                  [](const auto &entry) { return entry.second->has_left(); });
+    bool any_later = false;
+    std::erase_if(page.importers_, [&](const auto &entry) {
+        const bool is_quiet = entry.second->is_quiet();
+        any_later |= !is_quiet && entry.second->is_ending();
+        return is_quiet;
+    });
+    return any_later;
 }
 
 void own_page::tell_withdrawal() const

@@ -24,6 +24,7 @@
 #include "util/file_mapping.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -46,7 +47,7 @@ struct page_header {
     process_id process;
     uint64_t address; /**< of this page in the process */
     file_ref copies; /**< who brings a ring (serving/copy_ring.h) is copied for;
-                          zero before the first key of device memory */
+                          zero before the first key */
     std::atomic<uint32_t> hazards_used; /**< none behind was ever used */
 };
 
@@ -108,6 +109,16 @@ public:
     /** The same; the kernel is asked every few milliseconds. */
     [[nodiscard]] bool is_dead();
 
+    /** Its card's ports write to memory of this process from now on. */
+    void note_ports() { has_ports_.store(true); }
+    [[nodiscard]] bool has_ports() const { return has_ports_.load(); }
+
+    /** Whether it has left, and nothing that it had begun goes on: what is
+     *  under way over ports does, for a while. System calls. */
+    [[nodiscard]] bool is_quiet();
+    /** Whether that was asked since it has left. */
+    [[nodiscard]] bool is_ending() const { return quiet_at_.load() != 0; }
+
     /** Whether the kernel lets us read and write its host memory; why not is
      *  said at debug level, once. */
     [[nodiscard]] bool has_memory();
@@ -131,6 +142,8 @@ private:
     util::file_mapping mapping_;
     pace asking_{trust};
     std::atomic<bool> dead_{false};
+    std::atomic<bool> has_ports_{false};
+    std::atomic<std::chrono::steady_clock::rep> quiet_at_{0}; /* 0: open */
     std::atomic<int> memory_{-1}; /* has_memory, -1: not known */
 };
 
@@ -191,6 +204,18 @@ public:
      *  jobs of a card. */
     void await_own_uses(uint64_t stamp);
 
+    /** Makes such copies, if somebody calls it: who waits for them does. */
+    class copier {
+    public:
+        /** Any thread, several at a time. */
+        virtual void go_on() = 0;
+
+    protected:
+        ~copier() = default;
+    };
+    void add(copier &one);
+    void remove(copier &one);
+
     /** A hazard of this process, with no uses; nullptr when none is left. */
     [[nodiscard]] hazard_entry *take_hazard(uint64_t owner, uint64_t stamp);
     void give_hazard(hazard_entry *hazard);
@@ -199,12 +224,19 @@ public:
     [[nodiscard]] std::shared_ptr<foreign_page>
     find_importer(const process_id &id) const;
 
-    /** Who uses a key right now, if anybody does: a pid. A look at the hazards
-     *  of all importers, and system calls for those that use it. */
-    [[nodiscard]] std::optional<uint32_t> find_user(uint64_t stamp);
+    /** Who uses a key. */
+    struct key_user {
+        uint32_t pid;
+        bool has_left; /* but it is not quiet yet */
+    };
+    /** Who uses a key right now, if anybody does: one that lives rather than
+     *  one that has left. A look at the hazards of all importers, and system
+     *  calls for those that use it. */
+    [[nodiscard]] std::optional<key_user> find_user(uint64_t stamp);
 
-    /** An importer costs a descriptor and a mapping. */
-    static void forget_dead_importers();
+    /** An importer costs a descriptor and a mapping. @return Whether some that
+     *  have ended are not quiet yet. */
+    static bool forget_dead_importers();
 
     /** Tell importers that a buffer is no more. Waits for nobody. */
     void tell_withdrawal() const;
@@ -240,6 +272,8 @@ private:
     std::vector<uint32_t> free_hazards_;
     uint32_t hazards_used_ = 0;
     std::unordered_map<uint64_t, unsigned> own_uses_; /* by stamp */
+    std::mutex copiers_lock_; /* held while they go on */
+    std::vector<copier *> copiers_;
     std::unordered_map<uint64_t, std::shared_ptr<foreign_page>>
         importers_; /* by nonce */
 };

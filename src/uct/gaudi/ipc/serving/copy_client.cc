@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/serving/copy_client.h"
 
+#include "uct/gaudi/base/cards/ports.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <thread>
 
@@ -187,7 +187,6 @@ int copy_client::ask_for_ports(base::remote_memory &of, uint64_t offset,
 /* Its slot is used again when it was polled. */
 int copy_client::ports_answer(uint64_t timeout_us)
 {
-    using clock         = std::chrono::steady_clock;
     const auto deadline = clock::now() + std::chrono::microseconds(timeout_us);
     while ((ports_answer_ == -EINPROGRESS) && !is_over()) {
         ring().client_sleeps.store(1);
@@ -203,19 +202,36 @@ int copy_client::ports_answer(uint64_t timeout_us)
     return (ports_answer_ != -EINPROGRESS) ? ports_answer_ : over_;
 }
 
+int copy_client::ask_to_map(base::remote_memory &of, uint64_t offset,
+                            uint32_t link)
+{
+    const own_page::mark key = static_cast<served_memory &>(of).mark();
+    const auto wanted        = of.mapped();
+    return post({.address = wanted->start,
+                 .offset  = offset,
+                 .length  = wanted->length,
+                 .stamp   = key.stamp,
+                 .cell    = key.cell,
+                 .kind    = request_map,
+                 .link    = link},
+                this);
+}
+
 int copy_client::ask_over_ports(base::remote_memory &of, uint32_t link,
                                 uint64_t target, uint64_t src, uint64_t length,
                                 void *cookie)
 {
     const own_page::mark key = static_cast<served_memory &>(of).mark();
-    return post({.address = src,
-                 .offset  = target,
-                 .length  = length,
-                 .stamp   = key.stamp,
-                 .cell    = key.cell,
-                 .kind    = request_write,
-                 .link    = link},
-                cookie);
+    const int error          = post({.address = src,
+                                     .offset  = target,
+                                     .length  = length,
+                                     .stamp   = key.stamp,
+                                     .cell    = key.cell,
+                                     .kind    = request_write,
+                                     .link    = link},
+                                    cookie);
+    writes_                  = (error == 0) ? posted_ : writes_;
+    return error;
 }
 
 int copy_client::post(const request_body &asked, void *cookie)
@@ -258,7 +274,7 @@ unsigned copy_client::poll(shim::dma_completion *completions, unsigned max)
     if ((count == 0) && (taken_ < posted_) && is_over()) {
         give_up();
         take_ended(); /* before it went */
-        while ((count < max) && (taken_ < posted_)) {
+        while (is_quiet() && (count < max) && (taken_ < posted_)) {
             take(over_);
         }
     }
@@ -268,6 +284,21 @@ unsigned copy_client::poll(shim::dma_completion *completions, unsigned max)
         note_idle_poll();
     }
     return count;
+}
+
+/* Whether no port writes any more for what has not ended: it may have been told
+ * to before its process went. */
+bool copy_client::is_quiet()
+{
+    if (quiet_at_ == clock::time_point{}) {
+        quiet_at_ = clock::now() + base::card_ports::drain_time();
+    }
+    for (uint64_t next = taken_; next < writes_; ++next) {
+        if (!has_ended(next)) {
+            return clock::now() >= quiet_at_;
+        }
+    }
+    return true;
 }
 
 /* Whoever makes progress there may wait for this core, or compute. */
@@ -300,7 +331,6 @@ void copy_client::wait_for_oldest(uint64_t timeout_us)
  * still copies goes to memory that nobody reads any more. */
 int copy_client::wait_all(uint64_t timeout_us)
 {
-    using clock         = std::chrono::steady_clock;
     const auto deadline = clock::now() + std::chrono::microseconds(
                                              std::min(timeout_us, patience_us));
     /* They end in any order: there are two directions. */
@@ -312,6 +342,12 @@ int copy_client::wait_all(uint64_t timeout_us)
             over_ = -ETIMEDOUT;
         } else {
             wait_for(wake_fd_, look_us);
+        }
+    }
+    if (over_ != 0) {
+        give_up();
+        while (!is_quiet()) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
     return 0;

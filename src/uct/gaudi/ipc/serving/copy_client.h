@@ -13,13 +13,14 @@
 #include "uct/gaudi/ipc/serving/copy_ring.h"
 #include "util/file_mapping.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace gaudi::ipc {
 
-/** Device memory of another process, as far as that is asked for copies. */
+/** Memory of another process, as far as that is asked for copies. */
 class served_memory : public base::remote_memory {
 public:
     /** The key that allows them. */
@@ -42,11 +43,17 @@ public:
 
     [[nodiscard]] std::span<char> memory() const override;
     [[nodiscard]] bool is_over() override;
+    [[nodiscard]] bool is_closed() override
+    {
+        return (over_ != 0) || (ring().server_gone.load() != 0);
+    }
     [[nodiscard]] bool arm() override;
     [[nodiscard]] int flush(base::remote_memory &of, void *cookie) override;
     [[nodiscard]] int ask_for_ports(base::remote_memory &of, uint64_t offset,
                                     uint32_t link) override;
     [[nodiscard]] int ports_answer(uint64_t timeout_us) override;
+    [[nodiscard]] int ask_to_map(base::remote_memory &of, uint64_t offset,
+                                 uint32_t link) override;
     [[nodiscard]] int ask_over_ports(base::remote_memory &of, uint32_t link,
                                      uint64_t target, uint64_t src,
                                      uint64_t length, void *cookie) override;
@@ -60,6 +67,8 @@ public:
     }
 
 private:
+    using clock = std::chrono::steady_clock;
+
     /* How long one that is destroyed waits for copies. */
     static constexpr uint64_t patience_us = 1'000'000;
     /* Polls that find nothing before it wakes the server's thread, which leaves
@@ -74,6 +83,7 @@ private:
                           void *cookie) override;
     [[nodiscard]] int post(const request_body &asked, void *cookie);
     void note_idle_poll();
+    [[nodiscard]] bool is_quiet();
     [[nodiscard]] int make_ring(util::unique_fd &ring_p);
     [[nodiscard]] copy_ring &ring() const
     {
@@ -100,8 +110,10 @@ private:
     int ports_answer_              = -EINPROGRESS; /* once poll has met it */
     uint64_t posted_               = 0;
     uint64_t taken_                = 0; /* by poll */
+    uint64_t writes_               = 0; /* behind the last one over ports */
     unsigned idle_polls_           = 0; /* since one that found something */
     int over_ = 0; /* -errno of what has not ended, once it is over */
+    clock::time_point quiet_at_{}; /* of that */
 };
 
 } // namespace gaudi::ipc

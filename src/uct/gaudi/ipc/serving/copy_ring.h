@@ -53,7 +53,10 @@ enum request_kind : uint32_t {
                         key, since nobody gets anything by it */
     request_ports, /**< a connection of its ports: the chunk has a
                         shim::port_offer, then that of the other end */
-    request_write  /**< from device memory of the server, over such ports */
+    request_write, /**< from memory of the server, over such ports */
+    request_map    /**< host memory for such ports' card: the word in the chunks
+                        gets what it adds to addresses
+                        (base::remote_memory::mapping) */
 };
 
 struct request_body {
@@ -65,7 +68,8 @@ struct request_body {
     uint64_t stamp  = 0;  /**< of a key to that memory, */
     uint32_t cell   = 0;  /**< and where the server has it */
     uint32_t kind   = 0;  /**< request_kind */
-    uint32_t link = 0; /**< ports, write: the client's name of the connection */
+    uint32_t link   = 0;  /**< ports, write, map: the client's name of the
+                               connection */
     uint32_t reserved = 0;
 };
 

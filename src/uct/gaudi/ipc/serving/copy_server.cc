@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/serving/copy_server.h"
 
+#include "uct/gaudi/base/cards/ports.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
 #include "uct/gaudi/ipc/serving/served_client.h"
 #include "util/background_thread.h"
+#include "util/epoll.h"
 #include "util/fork_handlers.h"
 #include "util/process.h"
 
@@ -14,7 +16,6 @@
 #include <utility>
 
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -35,15 +36,10 @@ constexpr unsigned most_over_ports = 1024;
 constexpr unsigned idle_looks = 100;
 /* Between two looks whether interfaces still do the thread's work. */
 constexpr int trust_ms = 1;
+/* Between looks at what rings no bell. */
+constexpr std::chrono::microseconds pause{20};
 /* As many as have asked for anything, and are alive. */
 constexpr size_t max_clients = 4096;
-
-bool add_event(int epoll_fd, int fd, uint32_t how)
-{
-    epoll_event event{};
-    event.events = EPOLLIN | how;
-    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
-}
 
 } // namespace
 
@@ -134,7 +130,7 @@ void copy_server::offer()
     file_ref name;
     way.fds[0] = bell.get();
     way.take   = take;
-    if (!bell || !events || !add_event(events.get(), bell.get(), 0) ||
+    if (!bell || !events || !util::add_event(events.get(), bell.get()) ||
         (file_service::add(std::move(way), name) != UCS_OK)) {
         ucs_diag("gaudi_ipc: no descriptors for copies for other processes: "
                  "%m");
@@ -183,7 +179,8 @@ ucs_status_t copy_server::add(const process_id &sender, file_pair brought)
         return UCS_ERR_EXCEEDS_LIMIT;
     }
     /* The end of a process is told once for all its rings. */
-    (void)add_event(events_.get(), client->process().life(), EPOLLONESHOT);
+    (void)util::add_event(events_.get(), client->process().life(),
+                          EPOLLONESHOT);
     added->set_sleeping(true); /* the thread may be asleep already */
     {
         const std::lock_guard<std::mutex> changing(looking_);
@@ -195,9 +192,10 @@ ucs_status_t copy_server::add(const process_id &sender, file_pair brought)
 
 ucs_status_t copy_server::start()
 {
-    auto made           = std::make_unique<session>();
-    ucs_status_t status = base::transfer_engine::create({}, made->engine);
-    int fd              = -1;
+    auto made = std::make_unique<session>();
+    ucs_status_t status =
+        base::transfer_engine::create({.remember_host = true}, made->engine);
+    int fd = -1;
     if (status == UCS_OK) {
         status = made->engine->event_fd(fd);
     }
@@ -209,7 +207,7 @@ ucs_status_t copy_server::start()
         util::start_background_thread("ucx-gaudi-copy", [this] { run(); });
         running_ = true;
     }
-    if (!add_event(events_.get(), fd, 0)) {
+    if (!util::add_event(events_.get(), fd)) {
         return UCS_ERR_NO_RESOURCE;
     }
     const std::lock_guard<std::mutex> changing(looking_);
@@ -223,9 +221,26 @@ void copy_server::forget_gone()
     for (const auto &each : clients) {
         each->end_ports_if_gone();
     }
+    ends_ = own_page::forget_dead_importers();
+    for (const auto &each : clients) {
+        ends_ = each->forget_mapped() || ends_;
+    }
     const std::lock_guard<std::mutex> changing(looking_);
     std::erase_if(clients, [](const auto &each) { return each->is_gone(); });
     any_clients_.store(!clients.empty(), std::memory_order_release);
+}
+
+void copy_server::key_ended()
+{
+    if (served_ports::any_mapped()) {
+        const std::lock_guard<std::mutex> guard(lock_);
+        if (session_ != nullptr) {
+            forget_gone();
+            if (ends_) { /* the thread sleeps until somebody rings */
+                (void)eventfd_write(bell_.get(), 1);
+            }
+        }
+    }
 }
 
 /* Start what was asked for, and collect what has ended. */
@@ -287,11 +302,8 @@ unsigned copy_server::progress()
     if (!guard.owns_lock()) {
         return 0;
     }
-    const unsigned count = self.serve();
-    if (count > 0) {
-        self.helped_.fetch_add(1, std::memory_order_relaxed);
-    }
-    return count;
+    self.helped_.fetch_add(1, std::memory_order_relaxed);
+    return self.serve();
 }
 
 /* Until the process ends. */
@@ -313,9 +325,13 @@ void copy_server::run()
             looks = 0;
         } else if (++looks < idle_looks) {
             std::this_thread::yield();
-        } else if (may_sleep()) {
-            sleep();
+        } else {
             looks = 0;
+            if (may_sleep()) {
+                sleep();
+            } else { /* for ports, which ring no bell */
+                std::this_thread::sleep_for(pause);
+            }
         }
     }
 }
@@ -363,7 +379,10 @@ void copy_server::sleep()
 {
     constexpr int most = 16;
     epoll_event what[most];
-    (void)epoll_wait(events_.get(), what, most, -1);
+    const std::chrono::milliseconds drain = base::card_ports::drain_time();
+    (void)epoll_wait(events_.get(), what, most,
+                     ends_ ? std::max(static_cast<int>(drain.count()), 10)
+                           : -1);
     (void)is_rung(0);
     const std::lock_guard<std::mutex> guard(lock_);
     if (session_ != nullptr) {

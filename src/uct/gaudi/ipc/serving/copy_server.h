@@ -37,9 +37,13 @@ public:
     void open();
     void close();
 
-    /** Let others find it, from the first key of device memory on. Where it
+    /** Let others find it, from the first key on that needs it. Where it
      *  cannot be had, which is said as a diagnostic, nobody does. */
     void offer();
+
+    /** A key of host memory has ended: let go of it, unless it is still used.
+     */
+    void key_ended();
 
     /** Do what there is to do, unless another thread is at it. For interfaces
      *  that make progress; costs a load when nobody wants anything. @return
@@ -71,7 +75,8 @@ private:
     std::mutex looking_;
     unsigned idle_looks_ = 0; /* since one that found something */
     unsigned users_      = 0;
-    bool running_        = false; /* the thread */
+    bool running_        = false;   /* the thread */
+    std::atomic<bool> ends_{false}; /* what is let go of later has ended */
     std::atomic<bool> offered_{false};
     util::unique_fd bell_;
     /* epoll: the bell, the engine's event, ends of clients */
@@ -79,7 +84,7 @@ private:
     util::closed_in_children not_in_children_;
     std::unique_ptr<session> session_; /* since somebody brought a ring */
     std::atomic<bool> any_clients_{false};
-    std::atomic<unsigned> helped_{0}; /* times that interfaces did something */
+    std::atomic<unsigned> helped_{0}; /* times that interfaces served */
 };
 
 } // namespace gaudi::ipc

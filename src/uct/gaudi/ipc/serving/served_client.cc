@@ -5,6 +5,7 @@
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/shared_page.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -16,29 +17,6 @@
 namespace gaudi::ipc {
 
 namespace {
-
-/* Connections that one client may have. */
-constexpr size_t max_ports = 64;
-
-int to_errno(ucs_status_t status)
-{
-    switch (status) {
-    case UCS_OK:
-        return 0;
-    case UCS_ERR_NO_DEVICE:
-        return -ENODEV;
-    case UCS_ERR_INVALID_ADDR:
-        return -EFAULT;
-    case UCS_ERR_TIMED_OUT:
-        return -ETIMEDOUT;
-    case UCS_ERR_NO_MEMORY:
-        return -ENOMEM;
-    case UCS_ERR_REJECTED:
-        return -EKEYREVOKED;
-    default:
-        return -EIO;
-    }
-}
 
 template <typename Number>
 Number read_once(const Number &shared)
@@ -134,38 +112,35 @@ ucs_status_t served_client::map(int fd)
     return UCS_OK;
 }
 
-void served_client::end_ports()
+int served_client::answer_map(const request_body &asked)
 {
-    for (const auto &[_, ports] : ports_) {
-        engine_->end_ports(*ports, true);
+    uint64_t answer;
+    if (!is_in_chunks(asked.offset, sizeof(answer)) ||
+        (asked.offset % sizeof(answer) != 0)) {
+        return -EINVAL;
     }
-    ports_.clear();
+    answer = ports_.map(asked);
+    __atomic_store_n(reinterpret_cast<uint64_t *>(data_ + asked.offset), answer,
+                     __ATOMIC_RELEASE);
+    return 0;
 }
 
-/* A name that is used again is of ports that these replace. */
 int served_client::connect_ports(const request_body &asked,
                                  base::transfer_engine &engine)
 {
-    if (!is_in_chunks(asked) || (asked.length != sizeof(shim::port_offer))) {
+    if (!is_in_chunks(asked.offset, asked.length) ||
+        (asked.length != sizeof(shim::port_offer))) {
         return -EINVAL;
     }
-    if (!base::may_go_over(shim::wire::ports) ||
-        ((ports_.size() >= max_ports) && !ports_.contains(asked.link))) {
+    if (!base::may_go_over(shim::wire::ports)) {
         return -EOPNOTSUPP;
     }
     shim::port_offer letter;
-    base::channel *made;
     std::memcpy(&letter, data_ + asked.offset, sizeof(letter));
-    const int error =
-        engine.connect_ports(base::pci_address(asked.address), letter, made);
+    const int error = ports_.connect(engine, asked.link,
+                                     base::pci_address(asked.address), letter);
     if (error == 0) {
         std::memcpy(data_ + asked.offset, &letter, sizeof(letter));
-        engine_ = &engine;
-        if (base::channel *&known = ports_[asked.link]; known != nullptr) {
-            engine.end_ports(*std::exchange(known, made), false);
-        } else {
-            known = made;
-        }
     }
     return error;
 }
@@ -175,12 +150,14 @@ ucs_status_t served_client::start(const request_body &asked,
                                   base::transfer_engine &engine,
                                   base::flush_domain &domain, served_copy &copy)
 {
-    const bool is_put     = (asked.kind == request_put);
-    const bool over_ports = (asked.kind == request_write);
-    const auto ports      = ports_.find(asked.link);
+    const bool is_put = (asked.kind == request_put);
+    copy.done.count   = 1;
+    copy.done.func    = on_end;
+    if (asked.kind == request_write) {
+        return ports_.start_write(engine, domain, asked, &copy.done);
+    }
     if ((asked.kind > request_write) ||
-        (over_ports ? (ports == ports_.end()) || (asked.length == 0)
-                    : !is_in_chunks(asked))) {
+        !is_in_chunks(asked.offset, asked.length)) {
         return UCS_ERR_INVALID_ADDR;
     }
     own_page &page = *own_page::instance();
@@ -191,24 +168,12 @@ ucs_status_t served_client::start(const request_body &asked,
     ucs_status_t status;
     if (base::memory_map::is_device(asked.address)) {
         const base::side here(asked.address);
-        copy.done.count = 1;
-        copy.done.func  = on_end;
-        /* Who has the card table may wait for uses of this key. */
-        const base::reporting_scope asks_no_card_table;
-        if (over_ports) {
-            status =
-                engine.start_over_ports(domain, *ports->second, asked.offset,
-                                        here, asked.length, &copy.done);
-        } else {
-            const base::side chunk(data_ + asked.offset);
-            status =
-                engine.start(domain, is_put ? here : chunk,
-                             is_put ? chunk : here, asked.length, &copy.done);
-        }
+        const base::side chunk(data_ + asked.offset);
+        status = engine.start(domain, is_put ? here : chunk,
+                              is_put ? chunk : here, asked.length, &copy.done);
     } else {
-        status = over_ports ? UCS_ERR_INVALID_ADDR
-                            : copy_host(is_put, asked.address,
-                                        data_ + asked.offset, asked.length);
+        status = copy_host(is_put, asked.address, data_ + asked.offset,
+                           asked.length);
     }
     if (status != UCS_INPROGRESS) {
         page.end_use(asked.stamp);
@@ -234,10 +199,15 @@ bool served_client::start_next(base::transfer_engine &engine,
     const request_body asked = read(request(started_));
     copy                     = {{}, this, started_, asked.stamp, true};
     int result               = 0;
+    /* Who has the card table may wait for this. */
+    const base::reporting_scope asks_no_card_table;
     if (asked.kind == request_flush) {
         result = engine.flush_card(base::pci_address(asked.address));
     } else if (asked.kind == request_ports) {
+        of_->note_ports();
         result = connect_ports(asked, engine);
+    } else if (asked.kind == request_map) {
+        result = answer_map(asked);
     } else {
         const ucs_status_t status = start(asked, engine, domain, copy);
         if (status == UCS_ERR_NO_RESOURCE) {

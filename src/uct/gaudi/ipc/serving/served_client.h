@@ -12,11 +12,11 @@
 #include "uct/gaudi/base/transfer/engine.h"
 #include "uct/gaudi/ipc/process/shared_page.h"
 #include "uct/gaudi/ipc/serving/copy_ring.h"
+#include "uct/gaudi/ipc/serving/served_ports.h"
 #include "util/file_mapping.h"
 
 #include <atomic>
 #include <memory>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -40,7 +40,7 @@ public:
     {}
     ~served_client()
     {
-        end_ports();
+        ports_.end();
         if (memory_ != nullptr) {
             base::memory_map::instance().deregister_host(memory_);
         }
@@ -110,8 +110,12 @@ public:
         wake();
     }
 
+    /** Keep no host memory mapped for it whose key has ended, and which it does
+     *  not use any more. @return Whether it still uses some. */
+    bool forget_mapped() { return ports_.forget_mapped(); }
+
     /** Nothing goes over its ports any more; while the engine is there. */
-    void end_ports();
+    void end_ports() { ports_.end(); }
     /** The same, if it has ended: it acknowledges nothing any more. */
     void end_ports_if_gone()
     {
@@ -141,23 +145,23 @@ private:
                                      base::transfer_engine &engine,
                                      base::flush_domain &domain,
                                      served_copy &copy);
-    [[nodiscard]] bool is_in_chunks(const request_body &asked) const
+    [[nodiscard]] bool is_in_chunks(uint64_t offset, uint64_t length) const
     {
-        return (asked.length != 0) && (asked.offset <= data_bytes_) &&
-               (asked.length <= data_bytes_ - asked.offset);
+        return (length != 0) && (offset <= data_bytes_) &&
+               (length <= data_bytes_ - offset);
     }
     [[nodiscard]] int connect_ports(const request_body &asked,
                                     base::transfer_engine &engine);
+    [[nodiscard]] int answer_map(const request_body &asked);
 
     const std::shared_ptr<foreign_page> of_;
     const util::unique_fd wake_;
     util::file_mapping mapping_;
     char *data_                = nullptr;
     uint64_t data_bytes_       = 0;
-    base::host_memory *memory_ = nullptr;     /* the chunks; goes first */
-    std::vector<served_copy> copies_;         /* by slot */
-    base::transfer_engine *engine_ = nullptr; /* which has */
-    std::unordered_map<uint32_t, base::channel *> ports_; /* by name */
+    base::host_memory *memory_ = nullptr; /* the chunks; goes first */
+    std::vector<served_copy> copies_;     /* by slot */
+    served_ports ports_;
     std::atomic<uint64_t> started_{0};
     std::atomic<unsigned> running_{0};
     std::atomic<bool> gone_{false};

@@ -53,6 +53,7 @@ void await_copies(uint64_t ended)
 {
     if (ended != 0) {
         own_page::instance()->await_own_uses(ended);
+        copy_server::instance().key_ended();
     }
 }
 
@@ -345,13 +346,27 @@ ucs_status_t exported_memory::pack(void *buffer)
             base::may_go_over(shim::wire::ports) || (key_.wants_flush != 0)) {
             copy_server::instance().offer();
         }
-    } else if ((key_.machine.folder != 0) &&
-               base::may_go_over(shim::wire::host)) {
-        copy_server::instance().offer(); /* to whom the kernel does not */
+    } else {
+        name_mapping_card();
+        if ((key_.card != 0) || ((key_.machine.folder != 0) &&
+                                 base::may_go_over(shim::wire::host))) {
+            copy_server::instance().offer(); /* to whom the kernel does not */
+        }
     }
     seal_key(key_);
     std::memcpy(buffer, &key_, sizeof(key_));
     return UCS_OK;
+}
+
+/* Host memory: our first card maps it for those that its ports lead to. */
+void exported_memory::name_mapping_card()
+{
+    const base::held_cards cards = base::card_table::instance().cards();
+    const base::card *first      = cards.first();
+    if ((first != nullptr) && base::may_go_over(shim::wire::ports)) {
+        key_.module = static_cast<uint16_t>(first->device().module_id());
+        key_.card   = static_cast<uint32_t>(first->address());
+    }
 }
 
 /* The dma-buf can have gone since the last time, though not the registration:

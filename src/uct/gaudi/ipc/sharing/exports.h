@@ -74,6 +74,7 @@ private:
     static void let_go_of(base::device_memory &freed);
     uint64_t end_key_locked();
     int describe_buffer(const own_page &page);
+    void name_mapping_card();
 
     uint64_t tag_ = valid_tag;
     const util::owning_process made_in_;

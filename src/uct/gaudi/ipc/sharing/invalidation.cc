@@ -39,11 +39,17 @@ constexpr double tidy_interval = 50e-3;
 constexpr std::chrono::microseconds shortest_pause{20};
 constexpr std::chrono::microseconds longest_pause{1000};
 
-void warn_of_user(uint32_t pid)
+/* Whether somebody who lives uses a key for too long, which is said. What one
+ * has begun that has left ends by itself. */
+bool is_too_late(const own_page::key_user &user, ucs_time_t deadline)
 {
+    if (user.has_left || (ucs_get_time() < deadline)) {
+        return false;
+    }
     ucs_warn("gaudi_ipc: process %u still uses memory that was invalidated %g "
              "s ago",
-             pid, timeout.load());
+             user.pid, timeout.load());
+    return true;
 }
 
 struct invalidation_queue {
@@ -116,21 +122,20 @@ bool has_users(uint64_t stamp)
     if (stamp == 0) {
         return false;
     }
-    own_page::forget_dead_importers();
+    (void)own_page::forget_dead_importers();
     return own_page::instance()->find_user(stamp).has_value();
 }
 
 ucs_status_t await_users(uint64_t stamp)
 {
-    const double limit     = timeout.load();
-    const ucs_time_t start = ucs_get_time();
-    auto pause             = shortest_pause;
+    const ucs_time_t deadline =
+        ucs_get_time() + ucs_time_from_sec(timeout.load());
+    auto pause = shortest_pause;
     if (!has_users(stamp)) {
         return UCS_OK;
     }
     while (const auto user = own_page::instance()->find_user(stamp)) {
-        if (ucs_time_to_sec(ucs_get_time() - start) >= limit) {
-            warn_of_user(*user);
+        if (is_too_late(*user, deadline)) {
             return UCS_ERR_TIMED_OUT;
         }
         std::this_thread::sleep_for(pause);
@@ -143,7 +148,7 @@ unsigned progress_invalidations()
 {
     if (queue_of_process().tidying.is_due()) {
         remote_buffers::instance().sweep();
-        own_page::forget_dead_importers();
+        (void)own_page::forget_dead_importers();
     }
     if (!has_invalidations()) {
         return 0;
@@ -155,17 +160,15 @@ unsigned progress_invalidations()
         if (!guard.owns_lock()) {
             return 0; /* another thread is at it */
         }
-        const ucs_time_t now = ucs_get_time();
         outcomes.reserve(queue.waiting.size());
         std::erase_if(queue.waiting, [&](const invalidation &waits) {
             const auto user = own_page::instance()->find_user(waits.stamp);
-            if (!user) {
-                outcomes.emplace_back(waits.completion, UCS_OK);
-            } else if (now >= waits.deadline) {
-                warn_of_user(*user);
-                outcomes.emplace_back(waits.completion, UCS_ERR_TIMED_OUT);
+            if (user && !is_too_late(*user, waits.deadline)) {
+                return false;
             }
-            return !user || (now >= waits.deadline);
+            outcomes.emplace_back(waits.completion,
+                                  user ? UCS_ERR_TIMED_OUT : UCS_OK);
+            return true;
         });
         queue.count = queue.waiting.size();
     }

@@ -49,9 +49,11 @@ struct wire_key {
     key_kind kind;
     uint8_t of_message; /**< 1: UCP registered the memory for a message, which
                              it can send without this key, else 0 */
-    uint16_t module;    /**< device memory: module id of the card */
+    uint16_t module;    /**< module id of the card */
 
-    uint32_t card;        /**< device memory: base::pci_address of its card */
+    uint32_t card; /**< base::pci_address of the card that has the memory;
+                        of host memory that may map it for others, or
+                        0 */
     uint32_t wants_flush; /**< 1: which answers early for writes over PCIe
                                (shim::card::flush), else 0 */
 
@@ -73,9 +75,12 @@ void seal_key(wire_key &key);
 
 /** Read a key.
  *  @param buffer  sizeof(wire_key) bytes, of any alignment.
+ *  @param is_outside_p  NULL, or set if it is of another box, where this
+ *                       process may reach that.
  *  @return UCS_ERR_UNREACHABLE: it is of another machine, user or version; said
  *          at debug level. UCS_ERR_INVALID_PARAM: nobody would have written
  *          this; logged as an error. */
-[[nodiscard]] ucs_status_t read_key(const void *buffer, wire_key &key_p);
+[[nodiscard]] ucs_status_t read_key(const void *buffer, wire_key &key_p,
+                                    bool *is_outside_p = nullptr);
 
 } // namespace gaudi::ipc

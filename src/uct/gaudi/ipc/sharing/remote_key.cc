@@ -14,6 +14,13 @@
 
 namespace gaudi::ipc {
 
+remote_key::remote_key(const wire_key &key)
+    : key_(key),
+      mapped_((is_host() && (key.card != 0))
+                  ? std::make_shared<mapping>(key.address, key.length)
+                  : nullptr)
+{}
+
 remote_key::~remote_key()
 {
     hazard_entry *hazard = hazard_.load();
@@ -135,9 +142,19 @@ ucs_status_t remote_key::failure_of(const wire_key &key, ucs_status_t status)
 ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
 {
     wire_key key;
-    ucs_status_t status = read_key(buffer, key);
+    bool is_outside     = false;
+    ucs_status_t status = read_key(buffer, key, &is_outside);
+    if ((status == UCS_OK) && is_outside && (key.kind == key_kind::host)) {
+        ucs_debug("gaudi_ipc: host memory of another box cannot be reached");
+        status = UCS_ERR_UNREACHABLE; /* no card has it mapped */
+    }
     if (status != UCS_OK) {
         return status;
+    }
+    if (is_outside) {
+        key_p              = new remote_key(key);
+        key_p->is_outside_ = true;
+        return UCS_OK;
     }
     std::shared_ptr<foreign_page> of;
     std::shared_ptr<remote_buffer> opened;
@@ -218,6 +235,9 @@ ucs_status_t remote_key::state() const
     if (failure_ != UCS_OK) {
         return failure_;
     }
+    if (is_outside_) { /* its process says when it is used */
+        return UCS_OK;
+    }
     if (of_ == nullptr) { /* of this process */
         return own_page::instance()->is_current({key_.cell, key_.stamp})
                    ? UCS_OK
@@ -226,17 +246,12 @@ ucs_status_t remote_key::state() const
     if (of_->is_dead()) {
         return UCS_ERR_ENDPOINT_TIMEOUT;
     }
-    if ((of_->cell(key_.cell) != key_.stamp) ||
-        ((buffer_ != nullptr) && buffer_->is_withdrawn())) {
-        return UCS_ERR_REJECTED;
-    }
-    return UCS_OK;
+    return is_over() ? UCS_ERR_REJECTED : UCS_OK;
 }
 
 ucs_status_t remote_key::check(uint64_t address, size_t length)
 {
-    if (ucs_unlikely((address < key_.address) || (length > key_.length) ||
-                     (address - key_.address > key_.length - length))) {
+    if (ucs_unlikely(!is_inside(address, length))) {
         ucs_error("gaudi_ipc: %zu bytes at %#lx of process %u are not in the "
                   "%lu bytes at %#lx that the remote key is for",
                   length, address, key_.process.pid, key_.length, key_.address);
@@ -270,6 +285,10 @@ ucs_status_t remote_key::hold()
     if (ucs_unlikely(made_in_.is_parent())) {
         return UCS_ERR_UNSUPPORTED;
     }
+    if (is_outside_) {
+        references_.fetch_add(1, std::memory_order_relaxed);
+        return UCS_OK;
+    }
     hazard_entry *hazard = hazard_.load(std::memory_order_acquire);
     if (ucs_unlikely(hazard == nullptr)) {
         (void)base::guarded([&] {
@@ -294,8 +313,10 @@ ucs_status_t remote_key::hold()
 
 void remote_key::release()
 {
-    hazard_.load(std::memory_order_relaxed)
-        ->uses.fetch_sub(1, std::memory_order_release);
+    if (!is_outside_) {
+        hazard_.load(std::memory_order_relaxed)
+            ->uses.fetch_sub(1, std::memory_order_release);
+    }
     drop();
 }
 
@@ -305,11 +326,14 @@ const util::process_memory *remote_key::host()
                                             : nullptr;
 }
 
-base::route_list remote_key::routes(const base::card *from)
+const base::route_list &remote_key::routes(const base::card *from)
 {
-    if (is_host()) {
-        base::route_list by_owner;
-        by_owner.add({shim::wire::host, true});
+    static constexpr base::route_list ports({shim::wire::ports, false});
+    static constexpr base::route_list by_owner({shim::wire::host, true});
+    if (is_outside_) {
+        return ports;
+    }
+    if (is_host() && !of_->has_memory()) {
         return by_owner;
     }
     const base::pair_routes *known = routes_.load(std::memory_order_acquire);
@@ -326,7 +350,8 @@ base::route_list remote_key::routes(const base::card *from)
 int remote_key::connect(const base::owner_queue_options &wished,
                         std::unique_ptr<base::owner_queue> &queue_p)
 {
-    return copy_client::connect(of_, wished, queue_p);
+    return is_outside_ ? way_->connect(wished, queue_p)
+                       : copy_client::connect(of_, wished, queue_p);
 }
 
 ucs_status_t remote_key::keep(uint64_t address, size_t length,

@@ -58,7 +58,19 @@ public:
      *  state may be called. */
     [[nodiscard]] bool is_own() const
     {
-        return (failure_ == UCS_OK) && (of_ == nullptr);
+        return (failure_ == UCS_OK) && (of_ == nullptr) && !is_outside_;
+    }
+
+    /** Memory of a card in another box. Used by one thread at a time, after
+     *  @ref lead. */
+    [[nodiscard]] bool is_outside() const { return is_outside_; }
+
+    /** By what its process is reached from now on. */
+    void lead(const std::shared_ptr<base::remote_memory> &way)
+    {
+        if (way_ != way) [[unlikely]] {
+            way_ = way;
+        }
     }
 
     /** Why it never could be used, and only process, drop, check and hold may
@@ -81,6 +93,10 @@ public:
     /** UCS_ERR_INVALID_ADDR outside of the registration, else as
      *  @ref hold. */
     [[nodiscard]] ucs_status_t check(uint64_t address, size_t length) override;
+    [[nodiscard]] bool has(uint64_t address, size_t length) const override
+    {
+        return is_inside(address, length) && (of_ != nullptr) && !is_over();
+    }
 
     /** @return UCS_ERR_ENDPOINT_TIMEOUT: the process has ended, or executed
      *          another program. Other errors are those of @ref failure.
@@ -91,8 +107,12 @@ public:
     void release() override;
 
     [[nodiscard]] const util::process_memory *host() override;
-    [[nodiscard]] base::route_list routes(const base::card *from) override;
-    [[nodiscard]] uint64_t owner() const override { return key_.process.nonce; }
+    [[nodiscard]] const base::route_list &
+    routes(const base::card *from) override;
+    [[nodiscard]] uint64_t owner() const override
+    {
+        return is_outside_ ? way_->owner() : key_.process.nonce;
+    }
     [[nodiscard]] int
     connect(const base::owner_queue_options &wished,
             std::unique_ptr<base::owner_queue> &queue_p) override;
@@ -104,9 +124,14 @@ public:
     {
         return {key_.cell, key_.stamp};
     }
+    [[nodiscard]] std::shared_ptr<mapping> mapped() const override
+    {
+        return mapped_;
+    }
     [[nodiscard]] base::card_place place() const override
     {
-        return {base::pci_address{key_.card}, key_.module};
+        return {base::pci_address{key_.card},
+                is_outside_ ? shim::port_offer::outside : key_.module};
     }
     [[nodiscard]] ucs_status_t keep(uint64_t address, size_t length,
                                     base::kept_range &kept_p) override;
@@ -116,7 +141,18 @@ public:
                                   size_t length, uint64_t &va_p) override;
 
 private:
-    explicit remote_key(const wire_key &key) : key_(key) {}
+    explicit remote_key(const wire_key &key);
+    [[nodiscard]] bool is_inside(uint64_t address, size_t length) const
+    {
+        return (address >= key_.address) && (length <= key_.length) &&
+               (address - key_.address <= key_.length - length);
+    }
+    /* Whether its process has ended the key, or taken the memory away. */
+    [[nodiscard]] bool is_over() const
+    {
+        return (of_->cell(key_.cell) != key_.stamp) ||
+               ((buffer_ != nullptr) && buffer_->is_withdrawn());
+    }
     [[nodiscard]] int find_va(base::card &user, uint64_t address, size_t length,
                               bool waits, uint64_t &va_p);
     ~remote_key() override;
@@ -141,12 +177,15 @@ private:
     const wire_key key_;
     const util::owning_process made_in_;
     ucs_status_t failure_ = UCS_OK;
+    bool is_outside_      = false;
+    std::shared_ptr<base::remote_memory> way_; /* of one that is */
     std::atomic<uint32_t> references_{1};
     std::atomic<hazard_entry *> hazard_{nullptr}; /* from the first hold on */
     std::shared_ptr<foreign_page> of_; /* nullptr: this process, or useless */
     std::shared_ptr<remote_buffer> buffer_; /* of device memory that a card of
                                                ours may reach, or nullptr */
     std::atomic<const base::pair_routes *> routes_{nullptr}; /* asked last */
+    const std::shared_ptr<mapping> mapped_; /* nullptr: none is to be had */
 };
 
 /** The key behind an rkey; nullptr for UCT_INVALID_RKEY. */
