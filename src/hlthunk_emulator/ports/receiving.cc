@@ -250,10 +250,13 @@ bool port_context::run(clock::time_point now, clock::time_point &due_p)
         any |= !is_gone_ && read_doorbell(each);
     }
     for (unsigned i = 0; (i < ports_of_card) && !is_gone_; ++i) {
+        wire_end &wire = wires_.to({card_, i});
         if (ports_[i].pairs.empty()) {
+            if (!wire.is_empty()) {
+                wire.clear(); /* it is for queue pairs that have gone */
+            }
             continue;
         }
-        wire_end &wire = wires_.to({card_, i});
         acknowledgement arrived;
         while (!wire.is_empty() && wire.take(arrived)) {
             take_answer(i, arrived);

@@ -8,6 +8,8 @@
 #include <iterator>
 #include <sstream>
 
+#include <unistd.h>
+
 using namespace gaudi::test;
 
 namespace {
@@ -37,8 +39,9 @@ GAUDI_CHILD(receives_on_card_3)
 }
 
 struct remote : child_process {
-    explicit remote(const environment &more = {})
-        : child_process("receives_on_card_3", {more})
+    explicit remote(const environment &more = {},
+                    const char *what        = "receives_on_card_3")
+        : child_process(what, {more})
     {
         std::istringstream line(read_line());
         line >> qpn >> target;
@@ -159,6 +162,31 @@ GAUDI_CHILD(gives_its_peer_up)
     return ::testing::Test::HasFailure() ? 1 : 0;
 }
 
+GAUDI_CHILD(has_ports_without_a_queue_pair)
+{
+    const port_card card(3);
+    tell_parent("1 0"); /* a queue pair that it has not */
+    pause();
+    return 1;
+}
+
+/* Its port takes what comes, and answers nothing. Were that left on the wire,
+ * this would wait eight times as long, and for no event that long. */
+GAUDI_CHILD(sends_to_a_port_without_queue_pairs)
+{
+    port_card card;
+    remote there({}, "has_ports_without_a_queue_pair");
+    port_user::options as;
+    as.timeout = 13;
+    port_user user(card, 1, as);
+    user.connect(there.qpn);
+    user.write(card.allocate_mapped(mebi), there.target, 64, 1);
+    user.ring();
+    EXPECT_EQ(card.event().event_type, IBV_EVENT_QP_REQ_ERR);
+    there.kill(SIGKILL);
+    return ::testing::Test::HasFailure() ? 1 : 0;
+}
+
 std::string phys_state(const std::string &sysfs, unsigned card)
 {
     std::ifstream file(sysfs + "/class/infiniband/hbl_" + std::to_string(card) +
@@ -274,6 +302,12 @@ TEST(emu_port_processes, what_was_sent_arrives_no_more_once_it_has_failed)
     EXPECT_TRUE(
         child_passes("gives_its_peer_up", {{{"HLTHUNK_EMU_PORT_RETRIES", "20"},
                                             {"HLTHUNK_EMU_PORT_DRAIN", "0"}}}));
+}
+
+TEST(emu_port_processes, a_port_without_queue_pairs_is_no_slow_peer)
+{
+    EXPECT_TRUE(child_passes("sends_to_a_port_without_queue_pairs",
+                             {{{"HLTHUNK_EMU_PORT_RETRIES", "80"}}}));
 }
 
 TEST(emu_port_processes, a_cut_wire_carries_nothing_until_it_is_mended)
