@@ -34,6 +34,7 @@ void start_framework()
     static bool started = false;
     if (std::getenv("HLTHUNK_EMU_PORTS") != nullptr) {
         setenv("INIT_HCCL_ON_ACQUIRE", "false", 0); /* tests want the ports */
+        setenv("ENABLE_EXPERIMENTAL_FLAGS", "true", 0);
     }
     if (is_set("UCX_GAUDI_ENGINE", "synapse")) {
         (void)synapse(); /* where dlopen finds it */

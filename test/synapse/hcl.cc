@@ -31,9 +31,13 @@ void close_verbs::operator()(ibv_context *context) const
 
 verbs_device start_hcl(int fd)
 {
-    const char *const wished = std::getenv("INIT_HCCL_ON_ACQUIRE");
+    const auto is = [](const char *name, std::string_view value) {
+        const char *const set = std::getenv(name);
+        return (set != nullptr) && (set == value);
+    };
     if ((std::getenv("HLTHUNK_EMU_PORTS") == nullptr) ||
-        ((wished != nullptr) && (std::string_view(wished) == "false"))) {
+        (is("INIT_HCCL_ON_ACQUIRE", "false") &&
+         is("ENABLE_EXPERIMENTAL_FLAGS", "true"))) {
         return nullptr;
     }
     auto *const list =

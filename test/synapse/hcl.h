@@ -2,7 +2,8 @@
 /**
  * HCL as far as SynapseAI starts it when it acquires a card (hcclInitDevice,
  * from device_scal.cpp of HabanaAI/Intel_Gaudi3_Software): it opens the card's
- * verbs device, which nobody else can then, unless INIT_HCCL_ON_ACQUIRE=false.
+ * verbs device, which nobody else can then, unless INIT_HCCL_ON_ACQUIRE=false
+ * and, since that is private, ENABLE_EXPERIMENTAL_FLAGS=true.
  */
 #pragma once
 

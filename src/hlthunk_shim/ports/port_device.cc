@@ -16,7 +16,8 @@ std::string explain_refusal(int error)
 {
     return (error == EBUSY)
                ? "somebody in this process has its ports: HCL takes them when "
-                 "SynapseAI acquires a card, unless INIT_HCCL_ON_ACQUIRE=false"
+                 "SynapseAI acquires a card, unless INIT_HCCL_ON_ACQUIRE=false "
+                 "and ENABLE_EXPERIMENTAL_FLAGS=true"
                : std::string("hbldv_open_device: ") + std::strerror(error);
 }
 

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <thread>
 
+#include <strings.h>
 #include <sys/mman.h>
 
 namespace gaudi::shim {
@@ -49,13 +50,23 @@ bool may_be_synapse_memory(uint64_t start, uint64_t end)
     return false;
 }
 
+/* Whether one of SynapseAI's own settings is so, in letters of either case
+ * (GcfgItem::updateFromEnv in hl_gcfg of HabanaAI/Intel_Gaudi3_Software). */
+bool is_set(const char *name, const char *word, const char *digit)
+{
+    const char *value = secure_getenv(name);
+    return (value != nullptr) &&
+           ((strcasecmp(value, word) == 0) || (std::strcmp(value, digit) == 0));
+}
+
 /* Whether HCL does not take the ports of what SynapseAI acquires
- * (device_scal.cpp in HabanaAI/Intel_Gaudi3_Software). */
+ * (device_scal.cpp there). The setting is private: SynapseAI passes over it
+ * without the other one, which has two names (hlgcfg.cpp). */
 bool leaves_ports()
 {
-    const char *value = secure_getenv("INIT_HCCL_ON_ACQUIRE");
-    return (value != nullptr) && ((std::strcmp(value, "false") == 0) ||
-                                  (std::strcmp(value, "0") == 0));
+    return is_set("INIT_HCCL_ON_ACQUIRE", "false", "0") &&
+           (is_set("ENABLE_EXPERIMENTAL_FLAGS", "true", "1") ||
+            is_set("EXP_FLAGS", "true", "1"));
 }
 
 /* Make sure that the driver can pin memory: SynapseAI ends the process when it
@@ -263,7 +274,8 @@ const char *synapse_card::why_no_ports() const
 {
     return maps_for_ports_ ? nullptr
                            : "HCL takes the ports when SynapseAI acquires a "
-                             "card, unless INIT_HCCL_ON_ACQUIRE=false";
+                             "card, unless INIT_HCCL_ON_ACQUIRE=false and "
+                             "ENABLE_EXPERIMENTAL_FLAGS=true";
 }
 
 /* Parts of what is mapped already need no mapping of their own, and the end of
@@ -293,10 +305,13 @@ int synapse_card::map_host(void *host, uint64_t size,
                 (void)judge(session_->api().synHostUnmap(device_id, host));
                 return error;
             }
-            for_ports_.add(mapped.address(), size, start);
         }
-        host_.add(start, size, mapped.address());
-        mapped.release();
+        const uint64_t for_ports = mapped.address();
+        mapped.release(); /* and stays, if there is no memory to note it in */
+        if (for_ports != 0) {
+            for_ports_.add(for_ports, size, start);
+        }
+        host_.add(start, size, for_ports);
     }
     const uint64_t va = host_.translate(start);
     registration_p    = {*this, (va != 0) ? va : start};
@@ -371,13 +386,15 @@ int synapse_card::unmap(uint64_t address) const
         if (is_broken()) {
             return -ENODEV;
         }
+        int error = 0;
         if (host != address) {
             const uint64_t first = address - (host - start);
             (void)for_ports_.leave(first);
-            (void)device::unmap(first);
+            error = device::unmap(first);
         }
-        return judge(session_->api().synHostUnmap(
+        const int ret = judge(session_->api().synHostUnmap(
             device_id, reinterpret_cast<const void *>(start)));
+        return (ret != 0) ? ret : error;
     }
     if (imports_.covers(address, address + 1)) {
         const int ret = device::unmap(address);

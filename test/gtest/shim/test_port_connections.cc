@@ -544,7 +544,8 @@ TEST_F(port_connections, are_one_at_a_time_of_a_card)
     std::unique_ptr<port_device> second;
     EXPECT_EQ(one->open(0, second),
               "somebody in this process has its ports: HCL takes them when "
-              "SynapseAI acquires a card, unless INIT_HCCL_ON_ACQUIRE=false");
+              "SynapseAI acquires a card, unless INIT_HCCL_ON_ACQUIRE=false "
+              "and ENABLE_EXPERIMENTAL_FLAGS=true");
     EXPECT_EQ(second, nullptr);
     EXPECT_EQ(write(0, 0, 8), 0);
     to_other.reset();

@@ -134,7 +134,8 @@ TEST(engines, gaudi3_has_no_other)
 TEST(engines, maps_host_memory_for_ports_that_hcl_leaves)
 {
     child_options options = gaudi3;
-    options.environment.emplace_back("INIT_HCCL_ON_ACQUIRE", "false");
+    options.environment.emplace_back("INIT_HCCL_ON_ACQUIRE", "False");
+    options.environment.emplace_back("EXP_FLAGS", "1");
     const child_result child = run_child("maps_for_ports", options);
     EXPECT_EQ(child.exit_code, 0) << child.error;
 }
