@@ -52,13 +52,14 @@ std::vector<std::string> take_logs()
     return std::exchange(logged, {});
 }
 
-info_logs::info_logs() : before_(ucs_global_opts.log_component.log_level)
+logs_down_to::logs_down_to(ucs_log_level_t level)
+    : before_(ucs_global_opts.log_component.log_level)
 {
-    ucs_global_opts.log_component.log_level = UCS_LOG_LEVEL_INFO;
-    collected                               = UCS_LOG_LEVEL_INFO;
+    ucs_global_opts.log_component.log_level = level;
+    collected                               = level;
 }
 
-info_logs::~info_logs()
+logs_down_to::~logs_down_to()
 {
     collected                               = UCS_LOG_LEVEL_WARN;
     ucs_global_opts.log_component.log_level = before_;

@@ -18,13 +18,13 @@ void collect_logs();
 /** What was collected, and forget it. */
 std::vector<std::string> take_logs();
 
-/** While one lives, lines of info level are collected, too. */
-class info_logs {
+/** While one lives, lines down to its level are collected, too. */
+class logs_down_to {
 public:
-    info_logs();
-    ~info_logs();
-    info_logs(const info_logs &)            = delete;
-    info_logs &operator=(const info_logs &) = delete;
+    explicit logs_down_to(ucs_log_level_t level);
+    ~logs_down_to();
+    logs_down_to(const logs_down_to &)            = delete;
+    logs_down_to &operator=(const logs_down_to &) = delete;
 
 private:
     const ucs_log_level_t before_;

@@ -324,11 +324,13 @@ TEST_IN_CHILD(cards, copy_to_each_other_over_their_ports,
         EXPECT_TRUE(tl.holds(to.remote(), size, i));
         EXPECT_EQ(before + size, written(i % 2));
     }
+    collect_logs();
     ASSERT_EQ(0, emulator::instance().hlthunk_emu_fault("wqe#2=abort@0"));
     EXPECT_EQ(UCS_ERR_IO_ERROR,
               tl.put_short(one.address, size, other.remote()));
     ASSERT_EQ(0, emulator::instance().hlthunk_emu_fault(""));
-    (void)take_logs();
+    EXPECT_THAT(take_logs(),
+                ::testing::Contains(::testing::HasSubstr("a DMA copy of")));
     for (const unsigned card : {0u, 1u}) { /* over others meanwhile */
         EXPECT_TRUE(eventually([&] {
             const uint64_t before = written(card);

@@ -125,29 +125,37 @@ TEST_IN_CHILD(port_faults, each_port_has_a_row, over("ports"))
 /* Of a card that it has acquired. */
 GAUDI_CHILD(puts_beside_a_framework)
 {
-    const info_logs lines;
+    const logs_down_to lines(UCS_LOG_LEVEL_INFO);
     ports_to_a_peer s;
-    const std::string hcl = std::getenv("INIT_HCCL_ON_ACQUIRE");
+    const bool takes_ports =
+        (std::getenv("INIT_HCCL_ON_ACQUIRE") != std::string("false")) ||
+        (std::getenv("ENABLE_EXPERIMENTAL_FLAGS") != std::string("true"));
     for (int i = 0; i < 3; ++i) {
         EXPECT_EQ(UCS_OK, s.put());
     }
-    EXPECT_EQ((hcl == "true") ? 0 : 3 * size, s.bytes());
+    EXPECT_EQ(takes_ports ? 0 : 3 * size, s.bytes());
     const auto told = take_logs();
-    EXPECT_EQ((hcl == "true") ? 1 : 0,
+    EXPECT_EQ(takes_ports ? 1 : 0,
               std::ranges::count_if(told, [](const std::string &line) {
-                  return line.find("INIT_HCCL_ON_ACQUIRE") != line.npos;
+                  return line.find("HCL takes the ports when") != line.npos;
               }));
     return ::testing::Test::HasFailure() ? 1 : 0;
 }
 
 TEST(framework_ports, are_hcls_unless_it_is_told_to_leave_them)
 {
-    for (const auto &[hcl, routes] :
-         {std::pair("true", "ports,host"), std::pair("false", "ports")}) {
+    using std::tuple;
+    for (const auto &[hcl, experimental, routes] :
+         {tuple("true", "true", "ports,host"),
+          tuple("false", "false", "ports,host"),
+          tuple("false", "true", "ports")}) {
         child_options beside = over(routes);
         beside.environment.emplace_back("GAUDI_TEST_FRAMEWORK", "y");
         beside.environment.emplace_back("INIT_HCCL_ON_ACQUIRE", hcl);
-        EXPECT_TRUE(child_passes("puts_beside_a_framework", beside)) << hcl;
+        beside.environment.emplace_back("ENABLE_EXPERIMENTAL_FLAGS",
+                                        experimental);
+        EXPECT_TRUE(child_passes("puts_beside_a_framework", beside))
+            << hcl << ' ' << experimental;
     }
 }
 
@@ -211,6 +219,40 @@ TEST_IN_CHILD(port_faults, ports_that_were_replaced_under_use_go, over("ports"))
     EXPECT_TRUE(
         eventually([&] { return (s.put() == UCS_OK) && (queues() < both); }));
     (void)take_logs();
+}
+
+/* What fails to be had, which is tried after 5 s, is not tried again at each
+ * operation. */
+TEST_IN_CHILD(port_faults, more_ports_that_cannot_be_had_are_left_for_a_while,
+              over("ports"))
+{
+    constexpr int puts = 100;
+    ports_to_a_peer s;
+    s.wish("port=down@" + s.port(1));
+    ASSERT_EQ(UCS_OK, s.put(8));
+    s.wish("port=up");
+    /* The others have the 15 queue pairs of each port, then. */
+    std::deque<transport> others;
+    std::vector<uct_ep_h> endpoints;
+    for (unsigned i = 0; i < 15; ++i) {
+        endpoints.push_back(
+            others.emplace_back(s.ipc_md).make_ep(s.peer.address));
+        ASSERT_EQ(UCS_OK, (endpoint{endpoints.back(), s.key.rkey()}.put_short(
+                              "x", 1, s.remote())));
+    }
+    const logs_down_to lines(UCS_LOG_LEVEL_DEBUG);
+    const auto count_tries = [&] {
+        return std::ranges::count_if(take_logs(), [](const std::string &line) {
+            return line.find("no connection over ports") != line.npos;
+        });
+    };
+    EXPECT_TRUE(eventually(
+        [&] { return (s.put(8) == UCS_OK) && (count_tries() > 0); }));
+    for (int i = 0; i < puts; ++i) {
+        EXPECT_EQ(UCS_OK, s.put(8));
+    }
+    EXPECT_LT(count_tries(), puts / 2);
+    std::ranges::for_each(endpoints, uct_ep_destroy);
 }
 
 /* The driver drains what is destroyed in a work of its own (qp_destroy_work of
@@ -307,6 +349,38 @@ TEST_IN_CHILD(port_faults, a_port_that_has_failed_there_is_replaced,
     EXPECT_EQ(UCS_ERR_IO_ERROR, s.get());
     s.peer.break_card("");
     EXPECT_TRUE(s.is_used(0) && s.is_used(1) && s.is_used(2));
+    (void)take_logs();
+}
+
+/* The first ports to either peer are over when others to one replace them. */
+TEST_IN_CHILD(port_faults, ports_to_two_peers_are_replaced_one_by_one,
+              over("ports"))
+{
+    ports_to_a_peer s;
+    ipc_peer other;
+    other.fill(1);
+    other.connect(s.tl->address());
+    const unpacked_key key(other.device.key);
+    const endpoint to{s.tl->make_ep(other.address), key.rkey()};
+    const auto get_from_other = [&] {
+        counted_completion done;
+        return s.end(
+            to.get_zcopy(s.memory.address, size, other.device.address, &done),
+            done);
+    };
+    ASSERT_EQ(UCS_OK, s.get());
+    ASSERT_EQ(UCS_OK, get_from_other());
+    for (ipc_peer *each : {&s.peer, &other}) {
+        each->break_card("wqe#1=abort");
+    }
+    EXPECT_EQ(UCS_ERR_IO_ERROR, s.get());
+    EXPECT_EQ(UCS_ERR_IO_ERROR, get_from_other());
+    for (ipc_peer *each : {&s.peer, &other}) {
+        each->break_card("");
+    }
+    EXPECT_EQ(UCS_OK, get_from_other());
+    EXPECT_EQ(UCS_OK, s.get());
+    uct_ep_destroy(to.ep);
     (void)take_logs();
 }
 

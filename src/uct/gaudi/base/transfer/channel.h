@@ -176,12 +176,9 @@ public:
     [[nodiscard]] bool is_of_card() const { return owner_ != nullptr; }
     [[nodiscard]] card_counts &counts() const { return counts_; }
 
-    /** Ports by which another process has asked for writes: it hears of
-     *  failures. */
-    [[nodiscard]] bool is_for_others() const
-    {
-        return (ports_ != nullptr) && (peer_ == nullptr);
-    }
+    /** Ports by which another process asks for writes: it hears of failures. */
+    void serve_others() { is_for_others_ = true; }
+    [[nodiscard]] bool is_for_others() const { return is_for_others_; }
 
     /** What the log calls it, and at which level it tells of a failure. */
     [[nodiscard]] const char *name() const
@@ -190,9 +187,9 @@ public:
     }
     [[nodiscard]] ucs_log_level_t failure_level(int error) const
     {
-        return (is_of_card() && (peer_ == nullptr) && (ports_ == nullptr))
+        return (is_of_card() && (peer_ == nullptr) && !is_for_others_)
                    ? owner_->failure_level()
-               : is_for_others() || (error == -ESRCH) || (error == -EKEYREVOKED)
+               : is_for_others_ || (error == -ESRCH) || (error == -EKEYREVOKED)
                    ? UCS_LOG_LEVEL_DIAG
                    : UCS_LOG_LEVEL_ERROR;
     }
@@ -386,6 +383,7 @@ private:
     port_queue *ports_ = nullptr;           /* the only one, */
     channel *peer_ = nullptr; /* and what it leads to, which stays meanwhile */
     bool is_over_  = false;
+    bool is_for_others_ = false;
     std::vector<shim::registration> shared_; /* of the staging memory, by place
                                                 of the card; goes before it */
     work_queue queues_[queue_count];

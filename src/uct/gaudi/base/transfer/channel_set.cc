@@ -71,9 +71,15 @@ void channel_set::forget_over()
 
 void channel_set::forget_unused()
 {
-    std::erase_if(all_, [](const auto &each) {
-        return each->has_ended() && (each->users == 0);
-    });
+    const auto is_unused = [](const channel &one) {
+        return one.has_ended() && (one.users == 0);
+    };
+    for (auto &[_, way] : ways_) {
+        if ((way.by != nullptr) && is_unused(*way.by)) {
+            way.by = nullptr;
+        }
+    }
+    std::erase_if(all_, [&](const auto &each) { return is_unused(*each); });
 }
 
 int channel_set::connect(remote_memory &there, channel *&channel_p)

@@ -126,6 +126,12 @@ private:
         channel *by        = nullptr; /* also while others are asked for */
         int error          = -ENETDOWN;
         ucs_time_t retries = 0;
+        ucs_time_t grows   = 0; /* when more are looked for, where some work */
+
+        [[nodiscard]] bool works() const
+        {
+            return (by != nullptr) && !by->is_over();
+        }
     };
 
     void forget_over();

@@ -148,19 +148,19 @@ int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
         way.offered.reset(); /* its links have come back */
         return 0;
     }
-    const bool works = (way.by != nullptr) && !way.by->is_over();
+    const bool works = way.works();
     if (from.is_lost()) {
         return -ENODEV;
     }
     if (way.asked_for == nullptr) {
         const ucs_time_t now = ucs_get_time();
-        if (now < way.retries) {
+        if (now < (works ? way.grows : way.retries)) {
             return works ? 0 : way.error;
         }
         if (works &&
             (way.by->ports().is_shared() || !way.by->could_have_more())) {
             way.offered.reset();
-            way.retries = now + ucs_time_from_sec(retry_s);
+            way.grows = now + ucs_time_from_sec(retry_s);
             return 0;
         }
         if (way.was_made && !works) {
@@ -170,7 +170,8 @@ int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
         take_answer_of_others(way, peer);
         const int error = ask_for_ports(way, from, there, peer);
         if (error != 0) {
-            return works ? 0 : give_up(way, from, peer, error);
+            const int why = give_up(way, from, peer, error);
+            return works ? 0 : why;
         }
     }
     const int error = settle(way, peer, waits && !works);
@@ -185,10 +186,11 @@ int channel_set::give_up(port_way &way, const card &from, const channel &peer,
     if (may_come(error)) {
         return -EINPROGRESS;
     }
-    way.error   = error;
-    way.retries = ucs_get_time() + ucs_time_from_sec(retry_s);
-    ucs_debug("%s: no ports to %s: %s", from.name().c_str(), peer.name(),
-              std::strerror(-error));
+    way.error = error;
+    (way.works() ? way.grows : way.retries) =
+        ucs_get_time() + ucs_time_from_sec(retry_s);
+    ucs_debug("%s: no%s ports to %s: %s", from.name().c_str(),
+              way.works() ? " other" : "", peer.name(), std::strerror(-error));
     return error;
 }
 
@@ -197,8 +199,8 @@ int channel_set::settle(port_way &way, channel &peer, bool waits)
 {
     const int error = take_ports(way, peer, waits);
     if (error == 0) {
-        way.error = -ENETDOWN;
-        way.retries =
+        way.error   = -ENETDOWN;
+        way.retries = way.grows =
             way.was_made ? ucs_get_time() + ucs_time_from_sec(retry_s) : 0;
         way.was_made = true;
         return 0;
@@ -244,14 +246,11 @@ int channel_set::join_ports(card &one, card &other, port_way &there,
 /* Both ends go together: what one writes the other one has to take. */
 int channel_set::get_ports(card &from, card &to, channel *&channel_p)
 {
-    const auto works = [](const port_way &way) {
-        return (way.by != nullptr) && !way.by->is_over();
-    };
     int error = -ENOMEM;
     (void)guarded([&] {
         port_way &there = ways_[{from.place(), nullptr, to.address()}];
         port_way &back  = ways_[{to.place(), nullptr, from.address()}];
-        const bool work = works(there) && works(back);
+        const bool work = there.works() && back.works();
         error           = work ? 0 : there.error;
         if (!work && (ucs_get_time() >= there.retries)) {
             for (port_way *each : {&there, &back}) {
@@ -339,6 +338,7 @@ int channel_set::accept_ports(card &from, shim::port_offer &letter,
         letter    = made->offer();
         channel_p = &add(channel::create(from, std::move(made), nullptr, 0,
                                          options_, *counts_));
+        channel_p->serve_others();
     }
     return error;
 }
