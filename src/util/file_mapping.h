@@ -11,22 +11,27 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 namespace gaudi::util {
 
 /** How long a file is and stays. Memory that could be taken away behind a
- *  mapping would kill with SIGBUS whoever touches it.
- *  @return Bytes; 0 for what may become shorter, or is no file. */
+ *  mapping would kill with SIGBUS whoever touches it, and so does a huge page
+ *  that there is not.
+ *  @return Bytes; 0 for what may become shorter, or is no file in memory. */
 [[nodiscard]] inline size_t lasting_length(int fd)
 {
     struct stat info;
+    struct statfs system;
     const int seals = fcntl(fd, F_GET_SEALS);
     return ((seals >= 0) && ((seals & F_SEAL_SHRINK) != 0) &&
-            (fstat(fd, &info) == 0))
+            (fstat(fd, &info) == 0) && (fstatfs(fd, &system) == 0) &&
+            (system.f_type == TMPFS_MAGIC))
                ? static_cast<size_t>(info.st_size)
                : 0;
 }

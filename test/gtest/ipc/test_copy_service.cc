@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -401,6 +402,12 @@ TEST_F(copy_service, writes_memory_of_a_card_over_its_own_ports_alone)
         EXPECT_EQ(ends, client.run({there, 0, 64, packed.stamp, packed.cell,
                                     ipc::request_write, card}));
     }
+    letter.peer = shim::port_offer::outside;
+    std::memcpy(client.data(), &letter, sizeof(letter));
+    EXPECT_EQ(-EINVAL,
+              client.run({both.ask_number("card", 0), 0, sizeof(letter), 0, 0,
+                          ipc::request_ports, 2}))
+        << "not by who is in this box";
     EXPECT_EQ("none", both.ask("warning"));
 }
 
@@ -471,6 +478,11 @@ TEST_F(copy_service, refuses_what_is_no_ring)
     EXPECT_TRUE(refused(make_ring([](auto &) {}, true, 4096)));
     EXPECT_TRUE(refused(util::make_lasting_file("ring", 1)));
     EXPECT_TRUE(refused(util::make_lasting_file("ring", 0)));
+    const util::unique_fd huge(
+        memfd_create("ring", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+    (void)ftruncate(huge.get(), 2 << 20);
+    (void)fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+    EXPECT_TRUE(refused(huge)) << "there may be no huge page";
     EXPECT_FALSE(refused(make_ring([](auto &) {})));
 }
 
@@ -515,6 +527,27 @@ TEST_F(copy_service, keeps_nothing_of_a_thousand_clients)
         const raw_client each(*of);
     }
     EXPECT_TRUE(eventually([&] { return census() <= before; }));
+}
+
+/* By which it is asked later whether it has ended: two threads may bring it. */
+TEST_F(copy_service, keeps_the_page_that_a_ring_came_with)
+{
+    const raw_client client(*of);
+    const auto mapped = [&] {
+        std::istringstream maps(read_file(
+            "/proc/" + std::to_string(other.process.pid()) + "/maps"));
+        unsigned count = 0;
+        for (std::string line; std::getline(maps, line);) {
+            count += line.find("memfd:gaudi_ipc") != line.npos;
+        }
+        return count;
+    };
+    const auto before = mapped();
+    ipc::file_pair page;
+    EXPECT_EQ(UCS_OK,
+              of->process().get_files(key.page, page,
+                                      {ipc::own_page::instance()->fd(), -1}));
+    EXPECT_EQ(before, mapped());
 }
 
 TEST_F(copy_service, is_rung_once_by_who_has_waited_for_long)

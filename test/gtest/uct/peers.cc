@@ -133,6 +133,7 @@ struct peer_state : peer_memory {
     std::optional<shared_memory> shared{*this};
     uct_ep_h back = nullptr;
     std::unique_ptr<unpacked_key> held;    /* that a transfer uses */
+    bool writes = false;                   /* by it, so that it stays */
     std::vector<std::vector<char>> echoes; /* that wait for room */
     size_t received = 0;                   /* messages */
 };
@@ -261,17 +262,26 @@ std::string answer(peer_state &state, std::istringstream words)
     if (what == "hold") {
         const ipc_peer::memory there = read_memory(words);
         size_t bytes                 = 0;
-        words >> bytes;
-        state.held = std::make_unique<unpacked_key>(there.key);
+        bool is_put                  = false;
+        words >> bytes >> is_put;
+        if (!is_put || (state.held == nullptr)) {
+            state.held = std::make_unique<unpacked_key>(there.key);
+        }
+        state.writes = is_put;
         engine_hooks::pause(true);
-        return ucs_status_string(
-            endpoint{state.back, state.held->rkey()}.get_zcopy(
-                state.device.address, bytes, there.address, nullptr));
+        const endpoint to{state.back, state.held->rkey()};
+        return ucs_status_string(is_put
+                                     ? to.put_zcopy(state.device.address, bytes,
+                                                    there.address, nullptr)
+                                     : to.get_zcopy(state.device.address, bytes,
+                                                    there.address, nullptr));
     }
     if (what == "let_go") {
         engine_hooks::pause(false);
         state.shared->ipc.flush();
-        state.held.reset();
+        if (!state.writes) {
+            state.held.reset();
+        }
         return "free";
     }
     if (what == "unmap_host") {
@@ -381,10 +391,11 @@ bool ipc_peer::has(bool of_device, size_t size, uint64_t seed)
     return ask(line.str()) == "yes";
 }
 
-void ipc_peer::hold(const memory &what, size_t bytes)
+void ipc_peer::hold(const memory &what, size_t bytes, bool is_put)
 {
     EXPECT_EQ(ucs_status_string(UCS_INPROGRESS),
-              ask("hold " + to_words(what) + " " + std::to_string(bytes)));
+              ask("hold " + to_words(what) + " " + std::to_string(bytes) + " " +
+                  std::to_string(is_put)));
 }
 
 void ipc_peer::let_go()

@@ -62,9 +62,10 @@ public:
     /** Let it echo so many messages since its start, and flush. */
     void flush_echoes(size_t count);
 
-    /** Let it start to read memory of the process it is connected to,
-     *  and not get on until @ref let_go. */
-    void hold(const memory &what, size_t bytes = ipc_peer_bytes);
+    /** Let it start to read memory of the process it is connected to, and not
+     *  get on until @ref let_go. Or to write there, always by one key. */
+    void hold(const memory &what, size_t bytes = ipc_peer_bytes,
+              bool is_put = false);
     void let_go();
 
     /** Bytes that the engines of its card moved. */

@@ -332,6 +332,11 @@ ucs_status_t own_page::take_importer(const process_id &sender,
     own_page &self = *instance();
     (void)forget_dead_importers();
     std::lock_guard<std::mutex> guard(self.lock_);
+    const auto found = self.importers_.find(sender.nonce);
+    if ((found != self.importers_.end()) && !found->second->is_ending() &&
+        (found->second->process().id() == sender)) {
+        return UCS_OK; /* another thread of it was here: rings may have that */
+    }
     if (self.importers_.size() >= max_importers) {
         return UCS_ERR_EXCEEDS_LIMIT;
     }

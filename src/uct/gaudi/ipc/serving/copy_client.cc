@@ -192,6 +192,9 @@ int copy_client::ports_answer(uint64_t timeout_us)
         ring().client_sleeps.store(1);
         if (has_ended(asked_ports_)) {
             ports_answer_ = static_cast<int>(request(asked_ports_).result);
+            if ((ports_answer_ == -EINPROGRESS) || (ports_answer_ > 0)) {
+                ports_answer_ = -EIO; /* it makes no sense */
+            }
         } else if (clock::now() >= deadline) {
             return -EINPROGRESS;
         } else {

@@ -23,6 +23,8 @@ namespace gaudi::ipc {
 
 namespace {
 
+using clock = std::chrono::steady_clock;
+
 /* Copies under way, of all clients together: enough that the card does not
  * wait. What else they ask for stays in their rings, so that whoever comes
  * later need not wait for it. */
@@ -34,6 +36,12 @@ constexpr unsigned most_over_ports = 1024;
 /* Looks that find nothing before the thread sleeps: the next request of a
  * client that waits for the last one comes by then. */
 constexpr unsigned idle_looks = 100;
+
+/* Requests of a client in its turn: some end at once. */
+constexpr unsigned most_in_turn = 64;
+
+/* From one look at who has gone to the next. */
+constexpr std::chrono::milliseconds look_apart{50};
 /* Between two looks whether interfaces still do the thread's work. */
 constexpr int trust_ms = 1;
 /* Between looks at what rings no bell. */
@@ -73,6 +81,12 @@ struct copy_server::session {
     }
 
     std::vector<std::unique_ptr<served_client>> clients;
+    /* Host memory that ports of clients that are gone may write to. */
+    struct kept_memory {
+        base::held_registration memory;
+        clock::time_point free_from;
+    };
+    std::vector<kept_memory> kept;
     base::flush_domain domain{};
     std::unique_ptr<base::transfer_engine> engine;
 };
@@ -217,7 +231,9 @@ ucs_status_t copy_server::start()
 
 void copy_server::forget_gone()
 {
-    auto &clients = session_->clients;
+    auto &clients               = session_->clients;
+    auto &kept                  = session_->kept;
+    const clock::time_point now = clock::now();
     for (const auto &each : clients) {
         each->end_ports_if_gone();
     }
@@ -225,8 +241,20 @@ void copy_server::forget_gone()
     for (const auto &each : clients) {
         ends_ = each->forget_mapped() || ends_;
     }
+    std::erase_if(kept,
+                  [now](const auto &each) { return each.free_from <= now; });
     const std::lock_guard<std::mutex> changing(looking_);
-    std::erase_if(clients, [](const auto &each) { return each->is_gone(); });
+    std::erase_if(clients, [&](const auto &each) {
+        if (!each->is_gone()) {
+            return false;
+        }
+        for (auto &used : each->take_used()) {
+            kept.push_back(
+                {std::move(used), now + base::card_ports::drain_time()});
+        }
+        return true;
+    });
+    ends_ = !kept.empty() || ends_;
     any_clients_.store(!clients.empty(), std::memory_order_release);
 }
 
@@ -253,8 +281,10 @@ unsigned copy_server::serve()
     base::transfer_engine &engine = *session_->engine;
     const unsigned share          = session_->share();
     for (const auto &each : session_->clients) {
-        while (session::may_start(*each, share) &&
-               each->start_next(engine, session_->domain)) {
+        for (unsigned i = 0;
+             (i < most_in_turn) && session::may_start(*each, share) &&
+             each->start_next(engine, session_->domain);
+             ++i) {
             ++count;
         }
     }
@@ -310,7 +340,16 @@ unsigned copy_server::progress()
 void copy_server::run()
 {
     unsigned helped = 0;
+    clock::time_point looked;
     for (unsigned looks = 0;;) {
+        const auto time = clock::now();
+        if (time - looked >= look_apart) { /* it may never sleep */
+            looked = time;
+            const std::lock_guard<std::mutex> guard(lock_);
+            if (session_ != nullptr) {
+                forget_gone();
+            }
+        }
         const unsigned now = helped_.load(std::memory_order_relaxed);
         if ((now != std::exchange(helped, now)) && !is_rung(trust_ms)) {
             looks = 0;

@@ -113,6 +113,11 @@ public:
     /** Keep no host memory mapped for it whose key has ended, and which it does
      *  not use any more. @return Whether it still uses some. */
     bool forget_mapped() { return ports_.forget_mapped(); }
+    /** The host memory that it still uses; it is gone. */
+    [[nodiscard]] std::vector<base::held_registration> take_used()
+    {
+        return ports_.take_used();
+    }
 
     /** Nothing goes over its ports any more; while the engine is there. */
     void end_ports() { ports_.end(); }

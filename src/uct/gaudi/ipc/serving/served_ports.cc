@@ -29,6 +29,12 @@ int to_errno(ucs_status_t status)
     }
 }
 
+served_ports::~served_ports()
+{
+    end();
+    all_mapped -= mapped_.size();
+}
+
 int served_ports::connect(base::transfer_engine &engine, uint32_t name,
                           base::pci_address card, shim::port_offer &letter)
 {
@@ -62,6 +68,17 @@ bool served_ports::forget_mapped()
         return !is_used;
     });
     return any_later;
+}
+
+std::vector<base::held_registration> served_ports::take_used()
+{
+    std::vector<base::held_registration> used;
+    for (auto &[name, host] : mapped_) {
+        if (own_page::instance()->find_user(name.first).has_value()) {
+            used.push_back(std::move(host.memory));
+        }
+    }
+    return used;
 }
 
 uint64_t served_ports::map(const request_body &asked)
@@ -144,8 +161,6 @@ void served_ports::end()
         engine_->end_ports(*ports, true);
     }
     all_.clear();
-    all_mapped -= mapped_.size();
-    mapped_.clear();
 }
 
 } // namespace gaudi::ipc

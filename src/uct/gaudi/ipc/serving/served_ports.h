@@ -13,6 +13,7 @@
 #include <map>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace gaudi::ipc {
 
@@ -24,7 +25,7 @@ public:
     served_ports()                                = default;
     served_ports(const served_ports &)            = delete;
     served_ports &operator=(const served_ports &) = delete;
-    ~served_ports() { end(); }
+    ~served_ports();
 
     /** Connect some. A name that is used again is of ports that these replace.
      *  @param letter  Of the other end; then of this one.
@@ -39,6 +40,9 @@ public:
     /** Keep none of it mapped whose key has ended, and which the other process
      *  does not use any more. @return Whether it still uses some. */
     bool forget_mapped();
+    /** What is mapped, and the other process uses: its writes may still come.
+     *  Ends with these. */
+    [[nodiscard]] std::vector<base::held_registration> take_used();
     /** Whether anybody has any. */
     static bool any_mapped() { return all_mapped.load() != 0; }
 
