@@ -16,9 +16,12 @@
 #include <tuple>
 #include <vector>
 
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 namespace gaudi::test {
 
@@ -45,7 +48,8 @@ const child_options boxes(const child_environment &more = {})
 const child_environment of_gaudi3 = {{"GAUDI_TEST_FRAMEWORK", "y"},
                                      {"HLTHUNK_EMU_ASIC", "gaudi3"},
                                      {"HLTHUNK_EMU_DRAM_PAGE", "32M"},
-                                     {"INIT_HCCL_ON_ACQUIRE", "false"}};
+                                     {"INIT_HCCL_ON_ACQUIRE", "false"},
+                                     {"ENABLE_EXPERIMENTAL_FLAGS", "true"}};
 
 /* A kind of operation on memory here, of the host or of a card. */
 struct operation {
@@ -529,6 +533,84 @@ TEST_IN_CHILD(boxes, wake_who_sleeps, boxes({{peer_habit, "sleeps"}}))
     }
 }
 
+/* A program may call nothing more once it has flushed. */
+TEST_IN_CHILD(boxes, wake_who_sleeps_before_a_flush_ends,
+              boxes({{peer_habit, "sleeps"}}))
+{
+    between_boxes s;
+    echo_receiver receiver(s);
+    exchange_one(s, receiver);
+    for (unsigned i = 2; i < 40; ++i) {
+        SCOPED_TRACE(i);
+        ASSERT_TRUE(s.tl->progress_until(
+            [&] { return is_blocked(s.peer.process().pid()); }));
+        send_one(s);
+        if (i % 2 == 0) {
+            s.flush();
+        } else {
+            ASSERT_TRUE(s.tl->progress_until([&] {
+                return uct_iface_flush(s.tl->iface, 0, nullptr) == UCS_OK;
+            }));
+        }
+        ASSERT_TRUE(
+            receiver.sleep_until([&] { return receiver.delivered == i; }));
+    }
+}
+
+/* The queue pairs of who asked take nothing before it has the answer. */
+TEST_IN_CHILD(boxes, write_nothing_to_who_has_not_connected,
+              boxes({{peer_habit, "sleeps"}}))
+{
+    between_boxes s;
+    s.peer.process().stop();
+    s.tl->progress_much(); /* it asks */
+    s.peer.process().kill(SIGCONT);
+    ASSERT_TRUE(eventually([&] { return is_blocked(s.peer.process().pid()); }));
+    const int asleep_for = 100; /* ms; it sleeps on */
+    usleep(asleep_for * 1000);
+    EXPECT_TRUE(is_blocked(s.peer.process().pid()));
+    s.expect_moved(operations[5], 8);
+    EXPECT_THAT(s.tl->failures, ::testing::IsEmpty());
+}
+
+TEST_IN_CHILD(boxes, end_links_of_a_card_that_is_found_lost, boxes())
+{
+    between_boxes s;
+    s.expect_moved(operations[3], size);
+    break_own_card("now=reset");
+    EXPECT_TRUE(eventually([&] {
+        return s.copy.put_short(s.bytes.data(), 1, s.near.remote()) ==
+               UCS_ERR_NO_DEVICE;
+    }));
+    EXPECT_TRUE(s.tl->progress_until([&] { return !s.tl->failures.empty(); }));
+    break_own_card("");
+    (void)take_logs();
+}
+
+/* The kernel asks a box that says nothing: it may have lost its power. */
+TEST_IN_CHILD(boxes, have_the_kernel_look_after_their_sockets, boxes())
+{
+    between_boxes s;
+    echo_receiver receiver(s);
+    exchange_one(s, receiver);
+    unsigned count = 0;
+    for (int fd = 0; fd < 1000; ++fd) {
+        sockaddr_in peer{};
+        socklen_t length = sizeof(peer);
+        int is_asked     = 0;
+        if ((getpeername(fd, reinterpret_cast<sockaddr *>(&peer), &length) ==
+             0) &&
+            (peer.sin_family == AF_INET)) {
+            ++count;
+            length = sizeof(is_asked);
+            EXPECT_EQ(0, getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &is_asked,
+                                    &length));
+            EXPECT_EQ(1, is_asked);
+        }
+    }
+    EXPECT_EQ(2u, count) << "one that called, one that was called";
+}
+
 TEST_IN_CHILD(boxes, wake_who_sleeps_when_a_peer_is_killed, boxes())
 {
     between_boxes s;
@@ -654,6 +736,8 @@ TEST_IN_CHILD(boxes, take_messages_until_a_failure_is_told, boxes())
     EXPECT_TRUE(s.tl->progress_until([&] { return !s.tl->failures.empty(); }));
     EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
               uct_ep_am_short(s.ep, ipc_echo_id, 0, nullptr, 0));
+    EXPECT_TRUE(s.tl->progress_until([&] { return s.tl->arm() == UCS_OK; }));
+    EXPECT_FALSE(is_awake(*s.tl));
     (void)take_logs();
     _exit(::testing::Test::HasFailure() ? 1 : 0); /* it was killed */
 }
@@ -731,14 +815,24 @@ TEST_IN_CHILD(boxes, are_the_parents_after_a_fork, boxes())
 {
     between_boxes s;
     s.expect_moved(operations[3], size);
+    uct_ep_h unused = s.tl->make_ep(s.peer.address);
     EXPECT_TRUE(passes_forked([&] {
+        int files[16]; /* by the numbers of what is closed in children */
+        for (int &each : files) {
+            each = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        }
         EXPECT_EQ(UCS_ERR_UNSUPPORTED,
                   s.target().put_zcopy(s.near.address, 8, s.remote(), nullptr));
         EXPECT_EQ(0u, s.tl->progress());
+        uct_ep_destroy(unused);
         uct_ep_destroy(std::exchange(s.ep, nullptr));
         s.tl.reset();
+        for (const int each : files) {
+            EXPECT_EQ(0, close(each));
+        }
         (void)take_logs();
     }));
+    uct_ep_destroy(unused);
     s.expect_moved(operations[3], size);
 }
 
@@ -942,6 +1036,29 @@ TEST_IN_CHILD(boxes, do_not_come_back_for_good_to_who_hangs_up,
     }
     EXPECT_FALSE(there.is_called());
     EXPECT_TRUE(s.tl->progress_until([&] { return !s.tl->failures.empty(); }));
+    uct_ep_destroy(ep);
+}
+
+/* The letter has crossed that. */
+TEST_IN_CHILD(boxes, ask_again_who_has_let_them_go_meanwhile,
+              boxes({{"UCX_GAUDI_IPC_TIMEOUT", "3600s"}}))
+{
+    between_boxes s;
+    impostor there(s.peer.address);
+    uct_ep_h ep = s.tl->make_ep(there.address);
+    for (int i = 0; i < 2; ++i) {
+        SCOPED_TRACE(i);
+        ASSERT_TRUE(s.tl->progress_until([&] { return there.is_called(); }));
+        const util::unique_fd unread = there.answer();
+        EXPECT_TRUE(s.tl->progress_until([&] {
+            ipc::box_letter letter;
+            return recv(unread.get(), &letter, sizeof(letter),
+                        MSG_DONTWAIT | MSG_PEEK) == sizeof(letter);
+        }));
+        EXPECT_THAT(s.tl->failures, ::testing::IsEmpty());
+    }
+    EXPECT_TRUE(s.tl->progress_until([&] { return !s.tl->failures.empty(); }));
+    EXPECT_FALSE(there.is_called());
     uct_ep_destroy(ep);
 }
 

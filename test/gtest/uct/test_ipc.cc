@@ -310,7 +310,7 @@ TEST_F(ipc, tells_once_per_endpoint_and_direction_what_moves_how)
     const uint64_t remote    = peer.device.address;
     char data[100]           = {};
 
-    const info_logs info;
+    const logs_down_to info(UCS_LOG_LEVEL_INFO);
     for (unsigned i = 0; i < 2; ++i) {
         EXPECT_EQ(100, to_device.put_bcopy(data, sizeof(data), remote));
         flush();
@@ -664,6 +664,17 @@ TEST_F(ipc_own_messages, are_waited_for_by_a_flush)
     wait_for(1);
     EXPECT_TRUE(tl->progress_until(
         [&] { return uct_ep_flush(loop, 0, nullptr) == UCS_OK; }));
+    EXPECT_EQ(UCS_OK, uct_ep_flush(loop, 0, nullptr));
+}
+
+TEST_F(ipc_own_messages, are_waited_for_by_a_flush_that_is_called_again)
+{
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(loop, ipc_echo_id, 1, "x", 1));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_ep_flush(loop, 0, nullptr));
+    wait_for(1);
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(loop, ipc_echo_id, 1, "x", 1));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, uct_ep_flush(loop, 0, nullptr));
+    wait_for(2);
     EXPECT_EQ(UCS_OK, uct_ep_flush(loop, 0, nullptr));
 }
 

@@ -115,6 +115,9 @@ ucs_status_t box_interface::open(const uct_iface_params_t &params,
  * that is the parent's. */
 box_interface::~box_interface()
 {
+    if (is_inherited()) {
+        (void)listener.release();
+    }
     for (auto &each : incoming) {
         if (is_inherited()) {
             (void)each.release();
@@ -233,8 +236,12 @@ void box_interface::send()
     box_endpoint *ep;
     ucs_list_for_each(ep, &endpoints, all)
     {
-        if ((ep->super.status() == UCS_OK) && !ep->out->progress(*engine)) {
-            ep->super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
+        if (ep->super.status() == UCS_OK) {
+            if (!ep->out->progress(*engine)) {
+                ep->super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
+            }
+        } else if (!ep->super.is_failure_untold() && !ep->out->is_over()) {
+            ep->out->end(); /* else what has come from it keeps us awake */
         }
     }
 }

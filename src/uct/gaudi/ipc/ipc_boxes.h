@@ -57,6 +57,7 @@ struct box_transport
     /* Until they are there: what is lost with its link was not flushed. */
     static constexpr double delivery_patience = 1e6;
     static constexpr bool shares_out          = true;
+    static constexpr bool posts_messages      = true;
 
     static bool is_of(const char *name);
     static base::transport_properties properties(uct_iface_h iface);

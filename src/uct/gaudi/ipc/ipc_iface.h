@@ -58,6 +58,7 @@ struct transport : endpoint_operations<transport, interface, endpoint> {
     /* Not for long, since a peer may compute meanwhile. */
     static constexpr double delivery_patience = 0.2;
     static constexpr bool shares_out          = false;
+    static constexpr bool posts_messages      = false;
     static ucs_config_field_t config_table[];
 
     /* ipc_iface.cc */

@@ -1,126 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What interfaces and endpoints of both devices of gaudi_ipc do alike:
- * addresses, active messages, flushes, and requests that wait. A device's
- * transport derives from this, and has
+ * What UCT's operations of both devices of gaudi_ipc do alike: addresses,
+ * active messages, flushes, and requests that wait. A device's transport
+ * derives from this, and has what ipc_endpoint.h asks for, and
  *
  *   static constexpr uint16_t version;           of its addresses
  *   static constexpr double delivery_patience;   seconds
- *   static constexpr bool shares_out;            others may have an endpoint's
- *                                                Out, which it ends
+ *   static constexpr bool posts_messages;        which are there later
  *
  * its interfaces address(), which travels as it is.
  */
 #pragma once
 
-#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/transfer/engine.h"
 #include "uct/gaudi/base/transfer/rma.h"
 #include "uct/gaudi/base/ucx/pending.h"
 #include "uct/gaudi/base/ucx/transport.h"
-#include "uct/gaudi/ipc/ipc_config.h"
+#include "uct/gaudi/ipc/ipc_endpoint.h"
 #include "uct/gaudi/ipc/process/process_id.h"
-#include "util/process.h"
-#include "util/unique_fd.h"
 
-#include <algorithm>
 #include <cstring>
-#include <memory>
+#include <utility>
 
 extern "C" {
 #include <ucs/time/time.h>
 }
 
 namespace gaudi::ipc {
-
-/** Of an interface. */
-struct interface_base {
-    interface_base() { ucs_list_head_init(&endpoints); }
-
-    [[nodiscard]] bool is_inherited() const { return made_in.is_parent(); }
-
-    /** What both are set to alike. An error is logged. */
-    [[nodiscard]] ucs_status_t set_up(const uct_iface_params_t &params,
-                                      const interface_config &config)
-    {
-        max_message = config.seg_size;
-        max_bcopy   = config.transfers.engine.chunk_bytes;
-        max_poll    = std::max(config.max_poll, 1u);
-        cards       = base::card_table::instance().cards();
-        return check_message_size(params, config);
-    }
-
-    /** What arming comes to when progress is to go on. With an interface that
-     *  the worker does not progress UCP sleeps even so, and looks at it again
-     *  upon an event (ucp_worker_iface_check_events_do of ucp_worker.c). */
-    [[nodiscard]] ucs_status_t keep_awake()
-    {
-        if (super.is_progressed()) {
-            return UCS_ERR_BUSY;
-        }
-        engine->wake();
-        return UCS_OK;
-    }
-
-    base::ucx_interface super;
-    util::owning_process made_in;
-    base::held_cards cards; /* goes after the engine, which uses them */
-    std::unique_ptr<base::transfer_engine> engine;
-    size_t max_message = 0;       /* bytes of a bcopy active message */
-    size_t max_bcopy   = 0;       /* bytes of a bcopy put or get */
-    unsigned max_poll  = 0;       /* messages of one progress call */
-    base::card *home   = nullptr; /* moves what no other card has to */
-    double bandwidth   = 0;       /* of its links, bytes/second */
-    unsigned polls     = 0;       /* calls of progress */
-    util::unique_fd event_fd;     /* epoll of all that wakes */
-    base::pending_requests pending;
-    ucs_list_link_t endpoints; /* all there are; UCP may create some on another
-                                  thread, with the worker blocked */
-};
-
-/** @tparam Out  The sending end of its messages: a message_writer with address,
- *                last_sent, has_room, sent, is_delivered and peer_alive as
- *                connection has them; and end, if it is shared. */
-template <typename Transport, typename Out>
-struct endpoint_of {
-    ~endpoint_of();
-    ucs_status_t open(const uct_ep_params_t &params);
-
-    base::ucx_endpoint super;
-    base::flush_domain domain{};
-    std::shared_ptr<Out> out;     /* nullptr: not open */
-    unsigned logged      = 0;     /* kinds of transfer that the log knows */
-    ucs_time_t next_look = 0;     /* when to see whether the peer is alive */
-    bool has_turn        = false; /* of a pending request, until it acts */
-    bool is_behind = false;  /* a message was refused: others wait, too, while
-                                there are pending requests */
-    uint64_t sent       = 0; /* up to the last message of this endpoint */
-    uint64_t awaited    = 0; /* messages that flushes wait, or waited for */
-    ucs_time_t patience = 0; /* until when one waits; 0 when none does */
-    base::pending_group pending;
-    ucs_list_link_t all; /* in the list of its interface */
-};
-
-template <typename Transport, typename Out>
-endpoint_of<Transport, Out>::~endpoint_of()
-{
-    if (out == nullptr) {
-        return;
-    }
-    auto &iface = *Transport::to_iface(super.iface());
-    Transport::ep_pending_purge(super.handle(), nullptr, nullptr);
-    {
-        const base::worker_block block(iface.super);
-        ucs_list_del(&all);
-        if constexpr (Transport::shares_out) {
-            if (!iface.is_inherited()) {
-                out->end();
-            }
-        }
-        out.reset();
-    }
-    iface.engine->close(domain);
-}
 
 template <typename Transport, typename Interface, typename Endpoint>
 struct endpoint_operations : base::transport_base,
@@ -263,9 +169,10 @@ struct endpoint_operations : base::transport_base,
         /* One request has one turn, whatever comes of it: UCP from 1.14 on
          * flushes again in the same callback, and what that completed would be
          * tried once more. */
-        self.has_turn = false;
+        const bool has_waited = std::exchange(self.has_turn, false);
         if (!(flags & UCT_FLUSH_FLAG_CANCEL) &&
-            !to_iface(ep->iface)->is_inherited() && awaits_delivery(self)) {
+            !to_iface(ep->iface)->is_inherited() &&
+            awaits_delivery(self, has_waited)) {
             return UCS_ERR_NO_RESOURCE;
         }
         return engine_of(self).flush(&self.domain, comp);
@@ -274,12 +181,13 @@ struct endpoint_operations : base::transport_base,
     static ucs_status_t iface_flush(uct_iface_h iface, unsigned,
                                     uct_completion_t *comp) noexcept
     {
-        if (!to_iface(iface)->pending.empty()) {
+        interface &self = *to_iface(iface);
+        if (!self.pending.empty() || has_messages_under_way(self)) {
             /* UCP takes the second for a failure, and asks without a
              * completion. */
             return (comp == nullptr) ? UCS_INPROGRESS : UCS_ERR_NO_RESOURCE;
         }
-        return to_iface(iface)->engine->flush(nullptr, comp);
+        return self.engine->flush(nullptr, comp);
     }
 
 protected:
@@ -310,6 +218,24 @@ protected:
 private:
     /* How often a sender asks the kernel for its peer. */
     static constexpr double look_every_ms = 50;
+
+    static bool has_messages_under_way(interface &self)
+    {
+        if constexpr (Transport::posts_messages) {
+            if (!self.is_inherited()) {
+                const base::worker_block block(self.super);
+                endpoint *ep;
+                ucs_list_for_each(ep, &self.endpoints, all)
+                {
+                    if ((ep->super.status() == UCS_OK) &&
+                        !ep->out->is_delivered(ep->sent)) {
+                        return true;
+                    }
+                }
+            }
+        }
+        return false;
+    }
 
     static base::transfer_engine &engine_of(const endpoint &ep)
     {
@@ -394,9 +320,13 @@ private:
 
     /* Whether a flush has to wait for the receiver of what was sent before it:
      * UCP closes an endpoint as soon as it is flushed, tells the peer so on
-     * another way, and the peer drops what it has not read by then. */
-    static bool awaits_delivery(endpoint &self)
+     * another way, and the peer drops what it has not read by then. One that is
+     * called again, instead of waiting, is for what was sent since, too. */
+    static bool awaits_delivery(endpoint &self, bool has_waited)
     {
+        if (!has_waited && (self.sent != self.awaited)) {
+            self.patience = 0;
+        }
         if (self.patience == 0) {
             if ((self.sent == self.awaited) ||
                 (self.super.status() != UCS_OK)) {

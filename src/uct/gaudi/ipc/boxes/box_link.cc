@@ -8,12 +8,20 @@
 #include <cstring>
 #include <utility>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 namespace gaudi::ipc {
 
 namespace {
+
+/* A box that has lost its power says nothing: its kernel is asked, as UCX's tcp
+ * does (UCX_TCP_KEEPIDLE and its like), so often. */
+constexpr int idle_s  = 10;
+constexpr int retry_s = 2;
+constexpr int retries = 3;
 
 bool may_come()
 {
@@ -31,7 +39,9 @@ box_link::box_link(base::card &home, int events, uint64_t secret,
 box_link::~box_link()
 {
     if (is_inherited()) {
-        (void)memory_.release(); /* it is the parent's, and not mapped here */
+        /* What is the parent's is not mapped here, and closed already. */
+        (void)memory_.release();
+        (void)socket_.release();
         return;
     }
     end();
@@ -68,13 +78,22 @@ int box_link::take_memory()
 
 int box_link::take_socket(util::unique_fd socket)
 {
-    if (!util::add_event(events_, socket.get())) {
+    const auto set = [&](int level, int option, int value) {
+        return setsockopt(socket.get(), level, option, &value, sizeof(value)) ==
+               0;
+    };
+    if (!set(SOL_SOCKET, SO_KEEPALIVE, 1) ||
+        !set(IPPROTO_TCP, TCP_KEEPIDLE, idle_s) ||
+        !set(IPPROTO_TCP, TCP_KEEPINTVL, retry_s) ||
+        !set(IPPROTO_TCP, TCP_KEEPCNT, retries) ||
+        !util::add_event(events_, socket.get())) {
         return -errno;
     }
     closed_in_children_ = util::closed_in_children(socket.get());
     socket_             = std::move(socket);
     heard_              = 0;
-    peer_left_ = is_silent_ = is_let_go_ = waits_for_room_ = false;
+    to_say_.clear();
+    peer_left_ = is_silent_ = is_let_go_ = was_rung_ = waits_for_room_ = false;
     return 0;
 }
 
@@ -87,16 +106,32 @@ void box_link::write(box_letter letter)
     speak();
 }
 
+/* What was said, and closed over unread, comes back as a reset. */
+void box_link::leave(int error)
+{
+    peer_left_ = true;
+    is_let_go_ = !has_heard_ &&
+                 ((error == 0) || (error == ECONNRESET) || (error == EPIPE));
+}
+
+void box_link::ring()
+{
+    box_letter bell;
+    bell.kind = box_letter::bell;
+    write(bell);
+}
+
 void box_link::speak()
 {
     while (!to_say_.empty()) {
         const ssize_t said = send(socket_.get(), to_say_.data(), to_say_.size(),
                                   MSG_NOSIGNAL | MSG_DONTWAIT);
         if (said < 0) {
-            peer_left_ |= !may_come();
+            if (!may_come()) {
+                leave(errno);
+            }
             return;
         }
-        has_spoken_ = true;
         to_say_.erase(0, static_cast<size_t>(said));
     }
 }
@@ -112,13 +147,19 @@ void box_link::listen()
                    sizeof(letter_) - heard_, MSG_DONTWAIT);
     if (got <= 0) {
         is_silent_ = (got == 0) || !may_come();
-        is_let_go_ = (got == 0) && !has_spoken_;
-        peer_left_ |= is_silent_;
+        if (is_silent_) {
+            leave((got == 0) ? 0 : errno);
+        }
         return;
     }
     heard_ += has_letter() ? 0 : static_cast<size_t>(got);
     if (!has_letter()) {
         return;
+    }
+    if (!std::exchange(has_heard_, true)) { /* until then it may be busy */
+        constexpr int longest_ms = (idle_s + retry_s * retries) * 1000;
+        (void)setsockopt(socket_.get(), IPPROTO_TCP, TCP_USER_TIMEOUT,
+                         &longest_ms, sizeof(longest_ms));
     }
     if ((letter_.version != box_letter::current_version) ||
         (letter_.secret != secret_) || (letter_.slot != slot_bytes_)) {
@@ -128,6 +169,7 @@ void box_link::listen()
     } else if (letter_.kind == box_letter::goodbye) {
         peer_left_ = has_goodbye_ = true;
     }
+    was_rung_ |= (letter_.kind == box_letter::bell);
     if (peer_left_ || (letter_.kind == box_letter::bell)) {
         heard_ = 0;
     }

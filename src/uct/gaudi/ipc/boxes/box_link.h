@@ -28,6 +28,8 @@
  * beside the room that it tells of, and sleeps if, once that has arrived, it
  * still knows of all messages. The sender looks there when it has told of a
  * message, and then rings by the socket. Who sends makes progress until then.
+ * It rings first when it has connected: before that nothing may be written to
+ * it.
  *
  * Nothing waits. One thread at a time. In a forked child nothing happens.
  */
@@ -123,7 +125,10 @@ protected:
     /** Before a sleep: there is something to see, too, when the socket has room
      *  for what has not been said. */
     void watch();
-    /** Whether the peer has closed the socket before anything was said. */
+    /** Say nothing but that there is something to see. */
+    void ring();
+    [[nodiscard]] bool was_rung() const { return was_rung_; }
+    /** Whether the peer has closed the socket before anything was heard. */
     [[nodiscard]] bool is_let_go() const { return is_let_go_; }
     [[nodiscard]] bool has_memory() const { return memory_ != nullptr; }
 
@@ -133,7 +138,10 @@ protected:
              uint64_t memory_there);
     [[nodiscard]] bool is_in_use() const { return ports_ != nullptr; }
     /** Whether the ports still do. */
-    [[nodiscard]] bool works() const { return !ports_->is_over(); }
+    [[nodiscard]] bool works() const
+    {
+        return !ports_->is_over() && !home_.is_lost();
+    }
 
     /** Write a part of the memory to where it is at the peer's.
      *  @return false: not now. */
@@ -195,6 +203,7 @@ private:
     }
     void speak();
     void listen();
+    void leave(int error);
 
     const util::owning_process made_in_;
     const int events_;
@@ -204,8 +213,9 @@ private:
     const size_t slot_bytes_;
     bool is_over_ = false;
     std::string to_say_;
-    bool has_spoken_     = false;
+    bool has_heard_      = false;
     bool is_let_go_      = false;
+    bool was_rung_       = false;
     bool waits_for_room_ = false;
     box_letter letter_; /* so much of it has come: */
     size_t heard_     = 0;

@@ -161,8 +161,8 @@ bool box_receiver::arm()
         (answers_ != 0)) {
         return false;
     }
-    if (!is_in_use()) {
-        return true;
+    if (!is_in_use() || !was_rung()) {
+        return true; /* which tells that this end may write */
     }
     post_word(filled_ | is_asleep);
     return has_told(filled_ | is_asleep) &&

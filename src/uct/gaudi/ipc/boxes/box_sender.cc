@@ -70,8 +70,9 @@ int box_sender::reach()
     return take_socket(std::move(made));
 }
 
-/* A peer lets go of who has said nothing for long, and may be reached again;
- * who does so at once again is another program that has its port. */
+/* A peer lets go of who has said nothing for long, and may be reached again,
+ * also with what has crossed that; who does so at once again is another program
+ * that has its port. */
 void box_sender::look()
 {
     box_link::look();
@@ -82,7 +83,9 @@ void box_sender::look()
     if (now >= may_reach_) {
         may_reach_ =
             now + std::chrono::milliseconds(remote_process::timeout_ms());
-        (void)reach();
+        if ((reach() == 0) && asked_.has_value()) {
+            write(*asked_);
+        }
     }
 }
 
@@ -112,11 +115,10 @@ bool box_sender::progress(base::transfer_engine &engine)
             written_ &= ~bit;
         }
         post_word(arrived_);
-        if (ucs_unlikely(has_to_ring())) {
-            box_letter bell;
-            bell.kind = box_letter::bell;
-            rung_     = heard();
-            write(bell);
+        const uint64_t last = heard();
+        if (ucs_unlikely(has_to_ring(last))) {
+            rung_ = last;
+            ring();
         }
         works = box_link::works();
     } else if (works) {
@@ -124,6 +126,7 @@ bool box_sender::progress(base::transfer_engine &engine)
         const int error = engine.get_ports(home_, *this, ports);
         if (error == 0) {
             use(engine, *ports, memory_);
+            ring(); /* it can be written to now */
         }
         works = (error == 0) || (error == -EINPROGRESS);
     }
@@ -138,8 +141,9 @@ bool box_sender::arm()
     look();
     watch();
     return is_over() ||
-           (!peer_left_ && (is_in_use() ? has_told(filled_) && !has_to_ring()
-                                        : asked_ && !has_letter()));
+           (!peer_left_ &&
+            (is_in_use() ? has_told(filled_) && !has_to_ring(heard())
+                         : asked_.has_value() && !has_letter()));
 }
 
 void box_sender::end()
@@ -219,7 +223,7 @@ int box_queue::ask_for_ports(base::remote_memory &of, uint64_t offset,
     letter_at_  = offset;
     std::memcpy(&letter.offer, letter_.data() + offset, sizeof(letter.offer));
     to_->write(letter);
-    to_->asked_ = true;
+    to_->asked_ = letter;
     return 0;
 }
 
@@ -230,7 +234,7 @@ int box_queue::ports_answer(uint64_t)
     if (!to_->take_letter(letter)) {
         return is_over() ? -ESRCH : -EINPROGRESS;
     }
-    to_->asked_  = false;
+    to_->asked_.reset();
     to_->memory_ = letter.memory;
     std::memcpy(letter_.data() + letter_at_, &letter.offer,
                 sizeof(letter.offer));

@@ -13,6 +13,7 @@
 
 #include <array>
 #include <chrono>
+#include <optional>
 #include <vector>
 
 namespace gaudi::ipc {
@@ -66,12 +67,15 @@ public:
     [[nodiscard]] bool has_room() const
     {
         return is_inherited() || is_over() ||
-               (is_in_use() && !is_full() && (!asked_ || has_letter()));
+               (is_in_use() && !is_full() &&
+                (!asked_.has_value() || has_letter()));
     }
     [[nodiscard]] uint64_t sent() const { return filled_; }
+    /* Who sleeps has been woken, too: a flush may be the last that is called.
+     */
     [[nodiscard]] bool is_delivered(uint64_t sent) const
     {
-        return is_over() || (told_ >= sent);
+        return is_over() || ((told_ >= sent) && !has_to_ring(heard()));
     }
     [[nodiscard]] bool peer_alive()
     {
@@ -120,10 +124,10 @@ private:
     {
         return theirs().load(std::memory_order_acquire);
     }
-    /* Whether the receiver sleeps, and has been told of more than it knew. */
-    [[nodiscard]] bool has_to_ring() const
+    /* Whether the receiver, by its last word, sleeps, and has been told of more
+     * than it knew. */
+    [[nodiscard]] bool has_to_ring(uint64_t last) const
     {
-        const uint64_t last = heard();
         return ((last & is_asleep) != 0) && (last != rung_) &&
                (told_ > (last & ~is_asleep));
     }
@@ -143,9 +147,9 @@ private:
     uint64_t arrived_ = 0;
     uint64_t rung_    = 0; /* what it said that was woken last */
     unsigned polls_   = 0;
-    bool asked_       = false; /* by a letter, which is not answered */
-    uint64_t memory_  = 0;     /* the peer's, once it has answered */
-    unsigned gets_    = 0;     /* asked for, and not known to have ended */
+    std::optional<box_letter> asked_; /* by this, which is not answered */
+    uint64_t memory_ = 0;             /* the peer's, once it has answered */
+    unsigned gets_   = 0; /* asked for, and not known to have ended */
     std::chrono::steady_clock::time_point may_reach_; /* again, from when on */
 };
 
