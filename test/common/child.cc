@@ -28,8 +28,8 @@ namespace gaudi::test {
 
 namespace {
 
-constexpr int deadline_ms      = 30000;
-constexpr unsigned lifetime_s  = 60;
+constexpr int deadline_ms      = 60000;
+constexpr unsigned lifetime_s  = 100;
 constexpr const char *argument = "--gaudi-child=";
 
 std::map<std::string, int (*)()> &bodies()

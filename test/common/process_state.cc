@@ -98,7 +98,7 @@ bool eventually(const std::function<bool()> &condition)
     using clock         = std::chrono::steady_clock;
     const auto start    = clock::now();
     const auto soon     = start + std::chrono::milliseconds(1);
-    const auto deadline = start + std::chrono::seconds(15);
+    const auto deadline = start + std::chrono::seconds(30);
     while (!condition()) {
         const auto now = clock::now();
         if (now >= deadline) {

@@ -36,7 +36,7 @@ bool directory_mentions(const std::string &path, const std::string &text);
 /**
  * Look at a condition until it holds.
  *
- * @return false when it does not within fifteen seconds.
+ * @return false when it does not within thirty seconds.
  */
 bool eventually(const std::function<bool()> &condition);
 

@@ -762,6 +762,50 @@ TEST(killed_port_users, may_have_writes_under_way_over_ports)
                               -1}));
 }
 
+/* The card here has mapped what the peer's card writes to. */
+GAUDI_CHILD(loses_who_writes_to_its_host_memory)
+{
+    scene s;
+    std::optional<guarded_buffer> host(size);
+    std::optional<registration> memh(std::in_place, s.ipc_md, host->data(),
+                                     size);
+    const ipc_peer::memory what{pack_key(s.ipc_md, memh->memh),
+                                reinterpret_cast<uintptr_t>(host->data())};
+    const registration near(s.ipc_md, s.near.address, size);
+    const auto mappings = [] { return engine_hooks::counters().mappings; };
+    ipc_peer user;
+    user.connect(s.tl->address());
+    user.hold({pack_key(s.ipc_md, near.memh), s.near.remote()}, size);
+    user.let_go(); /* that has connected */
+    const uint64_t before = mappings();
+    EXPECT_TRUE(eventually([&] {
+        const uint64_t moved = user.moved_bytes();
+        user.hold(what, size, true);
+        user.let_go();
+        return user.moved_bytes() == moved;
+    }));
+    EXPECT_LT(before, mappings());
+    user.hold(what, size, true);
+    const auto killed = std::chrono::steady_clock::now();
+    user.process().kill(SIGKILL);
+    EXPECT_TRUE(eventually([&] { return user.process().is_killed(); }));
+    memh.reset();
+    host.reset();
+    EXPECT_TRUE(eventually([&] { return mappings() == before; }));
+    expect_drain(killed);
+    return 0;
+}
+
+TEST(killed_port_users, leave_host_memory_mapped_that_they_may_write_to)
+{
+    EXPECT_TRUE(child_passes("loses_who_writes_to_its_host_memory",
+                             {{{"UCX_GAUDI_IPC_ROUTES", "ports"},
+                               {"HLTHUNK_EMU_PORTS", "y"},
+                               {"UCX_GAUDI_IPC_PORT_DRAIN", "1s"},
+                               {peer_habit, "sleeps"}},
+                              -1}));
+}
+
 /* The second put waits for room behind the first one. */
 GAUDI_CHILD(loses_who_it_writes_to_over_ports)
 {
