@@ -196,6 +196,7 @@ const std::vector<const char *> programs_with_mapped_memory = {
 const std::vector<const char *> with_mapped_memory = {
     "fence.operations_behind_it_are_not_submitted_before_it_is_reached",
     "ipc.host_memory_is_not_staged",
+    "killed_port_users.leave_host_memory_*",
     "memory_domain.the_first_use_maps_and_the_cache_keeps_it",
     "memory_pairs.a_registration_is_found_by_pointer_at_any_offset",
     "ports_way.leads_to_host_memory_*",
