@@ -785,6 +785,7 @@ GAUDI_CHILD(loses_who_writes_to_its_host_memory)
         return user.moved_bytes() == moved;
     }));
     EXPECT_LT(before, mappings());
+    user.break_card("wqe=lose"); /* so that it is killed under way */
     user.hold(what, size, true);
     const auto killed = std::chrono::steady_clock::now();
     user.process().kill(SIGKILL);
