@@ -208,6 +208,11 @@ struct port_side : route_end {
         return shim::connection::open(*ports, peer, {}, connection);
     }
 
+    std::string accept(const port_side &peer)
+    {
+        doing("connecting queue pairs on " + name);
+        return connection->accept(peer.connection->offer());
+    }
     std::string connect(const port_side &peer)
     {
         doing("connecting queue pairs on " + name);
@@ -253,7 +258,7 @@ std::string try_external_ports(port_side &one, port_side &other)
     constexpr unsigned outside = shim::port_offer::outside;
     std::string why            = one.make_connection(outside);
     why = why.empty() ? other.make_connection(outside) : why;
-    why = why.empty() ? other.connect(one) : why;
+    why = why.empty() ? other.accept(one) : why;
     why = why.empty() ? one.connect(other) : why;
     return why.empty() ? "and by " + write_both_ways(one, other) + " external"
                        : "by no external: " + why;
@@ -289,7 +294,7 @@ std::string try_ports(const subject &with)
     }
     port_side::must_work(one.make_connection(other.device().module_id()));
     port_side::must_work(other.make_connection(one.device().module_id()));
-    port_side::must_work(other.connect(one));
+    port_side::must_work(other.accept(one));
     port_side::must_work(one.connect(other));
     const std::string count    = write_both_ways(one, other);
     const std::string external = try_external_ports(one, other);

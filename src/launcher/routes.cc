@@ -37,8 +37,32 @@ void refuse(const std::string &what, report &all)
     all.usable = false;
 }
 
+/* Whether ports lead from one card to another one, and why. Who has them when
+ * that is wanted, nobody knows now. */
+bool have_links(const card &own, const card &peer, std::string &why_p)
+{
+    unsigned all = 0;
+    unsigned up  = 0;
+    for (const shim::port_link &each : own.links) {
+        const bool leads_there =
+            (each.end.leads_to == shim::port_end::kind::card) &&
+            (each.end.module_id == peer.module_id);
+        all += leads_there ? 1 : 0;
+        up += (leads_there && each.is_up) ? 1 : 0;
+    }
+    why_p = (up > 0)    ? std::to_string(up) + " links, if HCL of a framework "
+                                               "leaves them"
+            : (all > 0) ? "no link is up"
+            : own.links.empty() ? "the cards show no ports"
+            : !own.no_map.empty()
+                ? own.no_map
+                : "no port leads there in a box " + own.port_map;
+    return up > 0;
+}
+
 /* The first way that is there. */
-pair_group choose(const std::vector<wire> &order, const shim::pcie_path &path)
+pair_group choose(const std::vector<wire> &order, const card &own,
+                  const card &peer, const shim::pcie_path &path)
 {
     std::string why;
     for (const wire one : order) {
@@ -46,10 +70,12 @@ pair_group choose(const std::vector<wire> &order, const shim::pcie_path &path)
             why = why.empty() ? std::string("first in ") + routes : why;
             return {{}, one, why};
         }
-        if ((one == wire::pcie) && path.is_there) {
-            return {{}, one, path.why};
+        const bool is_there =
+            (one == wire::ports) ? have_links(own, peer, why) : path.is_there;
+        why = (one == wire::pcie) ? path.why : why;
+        if (is_there) {
+            return {{}, one, why};
         }
-        why = (one == wire::pcie) ? path.why : "this build drives no ports";
     }
     return {{}, std::nullopt, why};
 }
@@ -78,7 +104,7 @@ void add_pairs(const std::string &sys, bool can_import, report &all)
                 continue;
             }
             const pair_group found = choose(
-                order,
+                order, *own, *peer,
                 can_import
                     ? shim::find_pcie_path(sys, own->bus_id, peer->bus_id, wish)
                     : shim::pcie_path{false, "the kernel's driver cannot "

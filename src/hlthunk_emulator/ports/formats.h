@@ -92,7 +92,7 @@ struct doorbell {
 };
 
 /** Numbers that the driver gives for errors of queue pairs (qp_syndroms of the
- *  vendor's gaudi2_nic.c, qp_syndromes of HCL's hcl_ibv_eq.cpp). */
+ *  vendor's gaudi2_nic.c, qp_syndroms of HCL's hcl_ibv_eq.cpp). */
 enum class syndrome : uint32_t {
     key             = 0x10, /**< QPC Responder RKEY invalid */
     receive_index   = 0x11, /**< WQE index mismatch */

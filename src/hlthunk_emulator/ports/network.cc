@@ -7,6 +7,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <sys/socket.h>
 
@@ -25,14 +26,22 @@ constexpr std::array<uint8_t, 3> vendor = {0xb0, 0xfd, 0x0b};
 
 constexpr uint8_t loopback = 127;
 
-/* FNV-1a. */
-uint32_t hash(const std::string &text)
+/* By the box's name: FNV-1a of what is no number, and the numbers by their
+ * value, so that boxes which differ in a number have addresses of their own. */
+uint32_t number_of_box(const std::string &name)
 {
-    uint32_t value = 2166136261u;
-    for (const char each : text) {
-        value = (value ^ static_cast<uint8_t>(each)) * 16777619u;
+    uint32_t text    = 2166136261u;
+    uint64_t numbers = 0;
+    uint64_t number  = 0;
+    for (const char each : name) {
+        if ((each >= '0') && (each <= '9')) {
+            number = (10 * number + static_cast<uint64_t>(each - '0')) % boxes;
+        } else {
+            text    = (text ^ static_cast<uint8_t>(each)) * 16777619u;
+            numbers = (1009 * numbers + std::exchange(number, 0)) % boxes;
+        }
     }
-    return value;
+    return static_cast<uint32_t>((text + 1009 * numbers + number) % boxes);
 }
 
 std::array<uint8_t, 3> bytes_of(network_host host)
@@ -56,7 +65,7 @@ abstract_name name_of(network_host host)
 
 network_host host_of(port_end port)
 {
-    const uint32_t box = 1 + hash(get_settings().node) % boxes;
+    const uint32_t box = 1 + number_of_box(get_settings().node);
     const uint32_t below =
         ports_of(port.card).external & ((1u << port.port) - 1);
     return (((box << card_bits) | port.card) << port_bits) |

@@ -83,7 +83,8 @@ struct hbldv_query_port_attr {
     uint8_t nic_phys_port_idx;
 };
 
-/** HCL's has a pointer at the end (`qp_to_migrate`): 56 bytes. */
+/** Has room for the pointer that HCL's has at the end (`qp_to_migrate`), which
+ *  is of no use here: rdma-core's ends before it. */
 struct hbldv_qp_attr {
     uint64_t caps;           /**< Of hbldv_qp_caps */
     uint32_t local_key;      /**< RTR: what peers have to name */
@@ -98,6 +99,7 @@ struct hbldv_qp_attr {
     uint8_t reserved2;
     uint8_t encap_num; /**< RTR and RTS */
     uint8_t reserved3;
+    void *qp_to_migrate;
 };
 
 struct hbldv_query_qp_attr {
@@ -185,7 +187,7 @@ static_assert(sizeof(hbldv_wq_array_attr) == 16);
 static_assert(sizeof(hbldv_port_ex_attr) == 168);
 static_assert(offsetof(hbldv_port_ex_attr, port_num) == 160);
 static_assert(sizeof(hbldv_query_port_attr) == 44);
-static_assert(sizeof(hbldv_qp_attr) == 48);
+static_assert(sizeof(hbldv_qp_attr) == 56);
 static_assert(offsetof(hbldv_qp_attr, priority) == 36);
 static_assert(sizeof(hbldv_query_qp_attr) == 24);
 static_assert(sizeof(hbldv_usr_fifo_attr) == 24);

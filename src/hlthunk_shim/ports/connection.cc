@@ -11,7 +11,7 @@ namespace gaudi::shim {
 namespace {
 
 /* Of one entry: the field has 32 bits, and the vendor's driver allows 1 GiB
- * (NIC_MAX_WQE_SIZE's use in hbl_verbs.c). */
+ * (HBL_IB_MAX_MSG_SIZE of hbl_verbs.c). */
 constexpr uint64_t most_bytes = uint64_t{1} << 30;
 
 /* Stripes are whole packets, but for the last one. */
@@ -91,7 +91,7 @@ connection::~connection()
     close();
 }
 
-std::string connection::connect(const port_offer &peers)
+std::string connection::connect(const port_offer &peers, bool partly)
 {
     const bool is_outside = (offer_.peer == port_offer::outside);
     if ((peers.version != port_offer::current_version) ||
@@ -102,28 +102,34 @@ std::string connection::connect(const port_offer &peers)
         return "the peer offers what is no end of this connection";
     }
     std::string why   = "the peer offers none of these ports";
-    uint32_t position = 0; /* the same at both ends */
+    uint32_t position = 0; /* the same at both ends, also out of the box */
+    bool all_there    = true;
     for (auto &each : links_) {
+        port_offer::end &ours  = offer_.ends[position];
         const auto *const last = peers.ends.begin() + peers.count;
         const auto *const end =
-            is_outside ? std::min(peers.ends.begin() + position++, last)
+            is_outside ? std::min(peers.ends.begin() + position, last)
                        : std::find_if(peers.ends.begin(), last,
                                       [&](const auto &offered) {
                                           return offered.port == each->peer;
                                       });
-        std::string fault;
-        if (end != last) {
-            fault = each->over->connect(each->pair, end->address);
+        ++position;
+        if ((end != last) && (end->port != port_offer::gone)) {
+            const std::string fault =
+                each->over->connect(each->pair, end->address);
             if (fault.empty()) {
                 connected_ = true;
                 continue;
             }
             why = "port " + std::to_string(each->own) + ": " + fault;
+            all_there &= partly;
         }
+        ours.port = port_offer::gone;
         each->over->destroy(each->pair);
         each.reset();
     }
     std::erase(links_, nullptr);
+    connected_ &= all_there;
     seen_ = device_.changes() - 1; /* look anew */
     return connected_ ? "" : why;
 }

@@ -39,8 +39,9 @@ struct port_offer {
 
     struct end {
         queue_pair_address address;
-        uint32_t port; /**< the card's number of it */
+        uint32_t port; /**< the card's number of it, or @ref gone */
     };
+    static constexpr uint32_t gone = UINT32_MAX;
 
     uint32_t version = current_version;
     uint32_t kind    = 0; /**< generation */
@@ -92,9 +93,20 @@ public:
 
     [[nodiscard]] const port_offer &offer() const { return offer_; }
 
-    /** Connect to what the peer offers. Ports that are not in both offers are
-     *  left out. @return As @ref open. */
-    [[nodiscard]] std::string connect(const port_offer &peers);
+    /** Connect to what the peer offers, which is connected already. Ports that
+     *  are not in both offers are left out.
+     *  @return As @ref open; also where one of them cannot be connected, to
+     *          which the peer would write. */
+    [[nodiscard]] std::string connect(const port_offer &peers)
+    {
+        return connect(peers, false);
+    }
+    /** The same before the peer is: it has @ref offer later, which then lacks
+     *  ports that cannot be connected. */
+    [[nodiscard]] std::string accept(const port_offer &peers)
+    {
+        return connect(peers, true);
+    }
 
     /**
      * Start a write.
@@ -192,6 +204,8 @@ private:
     };
 
     connection(port_device &over, const connection_options &options);
+
+    std::string connect(const port_offer &peers, bool partly);
 
     void start(link &on, uint16_t id, uint64_t remote, uint64_t local,
                uint64_t size);

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include <sys/random.h>
 
@@ -22,16 +23,21 @@ constexpr uint32_t update_every = 128;
 constexpr uint32_t cq_entries   = 4096;
 static_assert(queues_of_port * queue_places + update_every <= cq_entries);
 
-/* As HabanaAI/perftest has it: 33 ms, 254 times, so that a peer that does not
- * answer is given up after 8 s (hbl_lib.c: config_requester_q). */
+/* Of the other one, which is for what peers write: their entries may ask for
+ * completions here, which nobody reads. */
+constexpr uint32_t peers_entries = 4;
+
+/* As HabanaAI/perftest has it (hbl_lib.c: config_requester_q): 33 ms. The
+ * driver of Gaudi2's ports has the card try 254 times, whatever the retries say
+ * (gaudi2_cn.c), so that a peer that does not answer is given up after 8 s. */
 constexpr uint8_t ack_timeout = 13;
 constexpr uint8_t retries     = 7;
 constexpr uint8_t priority    = 1;
 
-/* What HCL has for ports out of the box (CONGESTION_WINDOW of its
- * hcl_global_conf.cpp): packets, by which the card limits what is on its way.
- * Its other control, CONGESTION_CONTROL_ENABLE, is off there. The driver has
- * none for ports within a box (gaudi2_set_req_qp_ctx of gaudi2_cn.c). */
+/* What HCL has for all ports (CONGESTION_WINDOW of its hcl_global_conf.cpp;
+ * hcl_ibverbs_t::set_qp_ctx): packets, by which the card limits what is on its
+ * way. Its other control, CONGESTION_CONTROL_ENABLE, is off there. The driver
+ * has none for ports within a box (gaudi2_set_req_qp_ctx of gaudi2_cn.c). */
 constexpr uint32_t congestion_window(generation which)
 {
     return (which == generation::gaudi2) ? 24 : 32;
@@ -94,10 +100,13 @@ std::string port::set_up()
     hbldv_cq_attr of_port{};
     of_port.port_num = static_cast<uint8_t>(number_);
     of_port.cq_type  = HBLDV_CQ_TYPE_QP;
-    cq_ = with_.lib.hbldv_create_cq(with_.context, cq_entries, nullptr, 0,
-                                    &of_port);
-    if (cq_ == nullptr) {
-        return explain("hbldv_create_cq", errno);
+    for (const auto &[made, entries] :
+         {std::pair{&cq_, cq_entries}, {&peers_cq_, peers_entries}}) {
+        *made = with_.lib.hbldv_create_cq(with_.context, entries, nullptr, 0,
+                                          &of_port);
+        if (*made == nullptr) {
+            return explain("hbldv_create_cq", errno);
+        }
     }
     ret = with_.lib.hbldv_query_cq(cq_, &cq_memory_);
     if (ret != 0) {
@@ -159,8 +168,10 @@ bool port::is_up(const port_context &with, unsigned number)
 
 port::~port()
 {
-    if (cq_ != nullptr) {
-        (void)with_.lib.ibv_destroy_cq(cq_);
+    for (ibv_cq *each : {cq_, peers_cq_}) {
+        if (each != nullptr) {
+            (void)with_.lib.ibv_destroy_cq(each);
+        }
     }
 }
 
@@ -169,13 +180,14 @@ port::~port()
 std::string port::create(queue_pair &made, queue_pair_address &address_p)
 {
     ibv_qp_init_attr wanted{};
-    wanted.send_cq = wanted.recv_cq = cq_;
-    wanted.cap                      = {.max_send_wr     = queue_places,
-                                       .max_recv_wr     = 1,
-                                       .max_send_sge    = 1,
-                                       .max_recv_sge    = 1,
-                                       .max_inline_data = 0};
-    wanted.qp_type                  = IBV_QPT_RC;
+    wanted.send_cq = cq_;
+    wanted.recv_cq = peers_cq_;
+    wanted.cap     = {.max_send_wr     = queue_places,
+                      .max_recv_wr     = 1,
+                      .max_send_sge    = 1,
+                      .max_recv_sge    = 1,
+                      .max_inline_data = 0};
+    wanted.qp_type = IBV_QPT_RC;
     ibv_qp *handle = with_.lib.ibv_create_qp(with_.domain, &wanted);
     if (handle == nullptr) {
         return explain("ibv_create_qp", errno);
@@ -411,13 +423,12 @@ void port::drain()
 }
 
 /* Writes of a queue pair end in their order, so that one whose entry is not
- * there (perftest steps over those) has ended with the next. A peer may have
- * asked for entries of its writes here, which mean nothing. */
+ * there (perftest steps over those) has ended with the next. */
 void port::note_completion(const cq_entry &found)
 {
     constexpr generation both = generation::gaudi2;
     if ((get<both>(found, cqe::is_valid) == 0) ||
-        (get<both>(found, cqe::is_requester) == 0)) {
+        (get<both>(found, cqe::is_requester) == 0)) { /* as none is here */
         return;
     }
     const uint32_t number = get<both>(found, cqe::qp);

@@ -155,7 +155,8 @@ private:
     ibv_mtu mtu_       = IBV_MTU_4096;
 
     util::brief_lock cq_lock_; /* and of queue_pairs_ */
-    ibv_cq *cq_ = nullptr;
+    ibv_cq *cq_       = nullptr;
+    ibv_cq *peers_cq_ = nullptr;
     hbldv_query_cq_attr cq_memory_{};
     uint32_t consumed_ = 0;
     uint32_t told_     = 0; /* of these, to the card */

@@ -127,7 +127,8 @@ GAUDI_CHILD(waits_for_its_peer)
     user.ring();
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_TRUE(wait_until([&] {
-        return std::chrono::steady_clock::now() - begin > 30 * timeout;
+        return (std::chrono::steady_clock::now() - begin > 70 * timeout) &&
+               (user.fifo_ci() == 1);
     }));
     mark(card, source, 65536, 2);
     there.kill(SIGCONT);
@@ -294,7 +295,7 @@ TEST(emu_port_processes, messages_wait_for_a_peer_that_comes_late)
 TEST(emu_port_processes, what_a_peer_has_not_taken_is_neither_lost_nor_resent)
 {
     EXPECT_TRUE(child_passes("waits_for_its_peer",
-                             {{{"HLTHUNK_EMU_PORT_RETRIES", "20"}}}));
+                             {{{"HLTHUNK_EMU_PORT_RETRIES", "60"}}}));
 }
 
 TEST(emu_port_processes, what_was_sent_arrives_no_more_once_it_has_failed)

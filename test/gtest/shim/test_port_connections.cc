@@ -34,10 +34,10 @@ using clock_type = std::chrono::steady_clock;
 
 constexpr auto long_enough = std::chrono::seconds(20);
 
-/* A peer that does not answer is given up after 1 s, not 8. */
+/* A peer that does not answer is given up after 3 s, not 8. */
 [[maybe_unused]] const int with_ports =
     setenv("HLTHUNK_EMU_PORTS", "all", 0) +
-    setenv("HLTHUNK_EMU_PORT_RETRIES", "30", 0);
+    setenv("HLTHUNK_EMU_PORT_RETRIES", "90", 0);
 
 const verbs_library &verbs_of_box()
 {
@@ -602,6 +602,28 @@ TEST_F(port_connections, name_what_is_wrong_with_an_address)
     auto own = one->offer(port_offer::outside);
     EXPECT_EQ(own->connect(to_one->offer()),
               "the peer offers what is no end of this connection");
+}
+
+/* Who is connected first does not name it; who is then has nothing. */
+TEST_F(port_connections, have_no_end_that_only_one_side_has_connected)
+{
+    const auto spoilt = [](port_offer offer) {
+        offer.ends[1].address.gid[14] ^= 0x40;
+        return offer;
+    };
+    auto first  = one->offer(port_offer::outside);
+    auto second = other->offer(port_offer::outside);
+    ASSERT_EQ(3u, second->offer().count);
+    EXPECT_EQ(first->accept(spoilt(second->offer())), "");
+    EXPECT_EQ(2u, first->usable_ports());
+    EXPECT_EQ(second->connect(first->offer()), "");
+    EXPECT_EQ(2u, second->usable_ports());
+    first  = one->offer(port_offer::outside);
+    second = other->offer(port_offer::outside);
+    EXPECT_EQ(first->accept(second->offer()), "");
+    EXPECT_THAT(second->connect(spoilt(first->offer())),
+                HasSubstr("hbldv_modify_qp to RTR: Connection timed out"));
+    EXPECT_EQ(0u, second->usable_ports());
 }
 
 TEST_F(port_connections, end_with_the_port_that_leads_outside)

@@ -397,11 +397,38 @@ TEST_F(made_up_machine, takes_the_ways_that_the_setting_names)
     for (const auto &[setting, expected] :
          {std::pair{"ports,pcie,host", "pcie for all 1: UCX_GAUDI_IPC_P2P=y"},
           {"host,pcie", "host for all 1: first in UCX_GAUDI_IPC_ROUTES"},
-          {"ports,host", "host for all 1: this build drives no ports"},
-          {"ports", "none for all 1: this build drives no ports"}}) {
+          {"ports,host", "host for all 1: the cards show no ports"},
+          {"ports", "none for all 1: the cards show no ports"}}) {
         const scoped_variable order("UCX_GAUDI_IPC_ROUTES", setting);
         EXPECT_EQ(std::string("pairs     ") + expected + "\n", pairs(2));
     }
+}
+
+TEST_F(made_up_machine, takes_ports_where_a_link_is_up)
+{
+    const scoped_variable order("UCX_GAUDI_IPC_ROUTES", "ports,host");
+    launcher::report found = box(3);
+    for (unsigned i = 0; i < 3; ++i) {
+        found.cards[i].module_id = i;
+        found.cards[i].port_map  = "HLS-2";
+    }
+    using gaudi::shim::port_end;
+    const auto link_to = [](unsigned card, bool is_up) {
+        gaudi::shim::port_link made;
+        made.is_up = is_up;
+        made.end   = {port_end::kind::card, card, 0};
+        return made;
+    };
+    found.cards[0].links = {link_to(1, true), link_to(1, false),
+                            link_to(1, true), link_to(2, false)};
+    found.cards[1].links = {link_to(0, true)};
+    launcher::add_pairs(where.sys, true, found);
+    ASSERT_EQ(3u, found.pairs.size());
+    EXPECT_EQ("2 links, if HCL of a framework leaves them", found.pairs[0].why);
+    EXPECT_STREQ("ports", found.pairs[0].name());
+    EXPECT_EQ("no link is up", found.pairs[1].why);
+    EXPECT_EQ("no port leads there in a box HLS-2", found.pairs[2].why);
+    EXPECT_STREQ("host", found.pairs[2].name());
 }
 
 TEST_F(made_up_machine, leaves_out_pairs_of_hidden_cards)

@@ -135,7 +135,8 @@ struct peer_state : peer_memory {
     std::unique_ptr<unpacked_key> held;    /* that a transfer uses */
     bool writes = false;                   /* by it, so that it stays */
     std::vector<std::vector<char>> echoes; /* that wait for room */
-    size_t received = 0;                   /* messages */
+    size_t received  = 0;                  /* messages */
+    uint64_t written = 0;                  /* by ports, when that was noted */
 };
 
 bool send_echo(peer_state &state, const std::vector<char> &data)
@@ -295,9 +296,12 @@ std::string answer(peer_state &state, std::istringstream words)
             .reset();
         return "ended";
     }
+    if (what == "note_writes") {
+        state.written = written_by_ports();
+        return "noted";
+    }
     if (what == "end_key_amid_writes") {
-        for (const uint64_t before = written_by_ports();
-             written_by_ports() == before;) {
+        while (written_by_ports() == state.written) {
             progress(state);
         }
         state.shared->device_memh.reset();
@@ -416,6 +420,11 @@ void ipc_peer::unmap_host()
 void ipc_peer::end_key(bool of_device)
 {
     EXPECT_EQ("ended", ask("end_key " + std::to_string(of_device)));
+}
+
+void ipc_peer::note_writes()
+{
+    EXPECT_EQ("noted", ask("note_writes"));
 }
 
 void ipc_peer::end_key_amid_writes()

@@ -89,7 +89,8 @@ public:
     /** Let it end the registration of its device or host memory. */
     void end_key(bool of_device = true);
 
-    /** The same once its card writes by ports, in a call. */
+    /** The same once its card writes by ports, in a call, after this. */
+    void note_writes();
     void end_key_amid_writes();
 
     /** The same by an invalidation, until that is over. */

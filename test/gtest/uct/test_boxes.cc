@@ -226,6 +226,7 @@ TEST_IN_CHILD(boxes, end_a_key_in_the_middle_of_gets, boxes())
     s.expect_moved(operations[6], size);
     constexpr size_t count = 8;
     counted_completion done[count];
+    s.peer.note_writes();
     for (counted_completion &each : done) {
         s.target().start_get(s.near.address, size, s.remote(), &each);
     }
@@ -565,10 +566,11 @@ TEST_IN_CHILD(boxes, write_nothing_to_who_has_not_connected,
     s.peer.process().stop();
     s.tl->progress_much(); /* it asks */
     s.peer.process().kill(SIGCONT);
-    ASSERT_TRUE(eventually([&] { return is_blocked(s.peer.process().pid()); }));
-    const int asleep_for = 100; /* ms; it sleeps on */
-    usleep(asleep_for * 1000);
-    EXPECT_TRUE(is_blocked(s.peer.process().pid()));
+    const auto sleeps = [&] { return is_blocked(s.peer.process().pid()); };
+    EXPECT_TRUE(eventually([&] {
+        const int asleep_for = 100; /* ms; it sleeps on */
+        return sleeps() && (usleep(asleep_for * 1000) == 0) && sleeps();
+    }));
     s.expect_moved(operations[5], 8);
     EXPECT_THAT(s.tl->failures, ::testing::IsEmpty());
 }

@@ -231,6 +231,40 @@ TEST_IN_CHILD(ports_way, moves_all_by_a_peer_that_polls, over_ports("polls"))
     move_all();
 }
 
+/* Which engines reach, and no ports. */
+TEST_IN_CHILD(ports_way, leaves_imported_memory_to_other_ways,
+              {{{"UCX_GAUDI_IPC_ROUTES", "ports,pcie,host"},
+                {"HLTHUNK_EMU_PORTS", "y"},
+                {"HLTHUNK_EMU_IMPORT", "y"}}})
+{
+    pair p;
+    p.peer.fill(1);
+    constexpr size_t size = exporting_process::size;
+    const device_buffer own(p.copy_md, size);
+    const auto moves = [&](bool put, void *here) {
+        counted_completion done;
+        put ? p.target().start_put(here, size, p.remote(), &done)
+            : p.target().start_get(here, size, p.remote(), &done);
+        EXPECT_TRUE(p.tl->progress_until([&] { return done.calls > 0; }));
+        return done.status == UCS_OK;
+    };
+    EXPECT_TRUE(eventually([&] {
+        const uint64_t before = moved_bytes();
+        return moves(false, own.address) && (moved_bytes() == before);
+    })) << "not over ports";
+    const exporting_process exporter;
+    void *imported = nullptr;
+    ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_dmabuf_import)(
+                          exporter.fd, exporting_process::offset, size, nullptr,
+                          &imported));
+    EXPECT_TRUE(moves(true, imported));
+    EXPECT_TRUE(p.peer.has(true, size, 9));
+    p.peer.fill(2);
+    EXPECT_TRUE(moves(false, imported));
+    EXPECT_TRUE(p.copy.holds(reinterpret_cast<uintptr_t>(imported), size, 2));
+    EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_dmabuf_release)(imported));
+}
+
 /* Host memory that a card has mapped is written and read by its ports. */
 TEST_IN_CHILD(ports_way, moves_host_memory_without_a_copy, over_ports())
 {
@@ -366,7 +400,7 @@ TEST_IN_CHILD(ports_way, that_was_asked_for_holds_up_no_invalidation,
 /* Which has closed gaudi_ipc, and is silent when it has opened it again: the
  * way that was known has gone. */
 TEST_IN_CHILD(ports_way, is_made_anew_to_a_peer_that_is_met_again,
-              over_ports("rests", {{"UCX_GAUDI_IPC_TIMEOUT", "2s"}}))
+              over_ports("rests", {{"UCX_GAUDI_IPC_TIMEOUT", "5s"}}))
 {
     pair p;
     const uint64_t word = 1;

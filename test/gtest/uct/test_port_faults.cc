@@ -22,12 +22,12 @@ namespace gaudi::test {
 namespace {
 
 child_options over(const char *routes, const char *drain_ms = "20",
-                   const char *chunks = "16")
+                   const char *chunks = "16", const char *retries = "30")
 {
     return {{{"UCX_GAUDI_IPC_ROUTES", routes},
              {"UCX_GAUDI_IPC_STAGING_COUNT", chunks},
              {"HLTHUNK_EMU_PORTS", "y"},
-             {"HLTHUNK_EMU_PORT_RETRIES", "30"},
+             {"HLTHUNK_EMU_PORT_RETRIES", retries},
              {"HLTHUNK_EMU_PORT_DRAIN", drain_ms},
              {peer_habit, "sleeps"}}};
 }
@@ -160,7 +160,7 @@ TEST(framework_ports, are_hcls_unless_it_is_told_to_leave_them)
 }
 
 TEST_IN_CHILD(port_faults, a_port_whose_link_is_back_is_used_again,
-              over("ports"))
+              over("ports", "20", "16", "254"))
 {
     ports_to_a_peer s;
     ASSERT_TRUE(s.is_used(1));

@@ -49,6 +49,9 @@ public:
                                          const shim::card &of, unsigned number,
                                          std::string &why_p);
 
+    /** Whether this is the first time that this is asked. */
+    [[nodiscard]] bool is_first_refusal() { return !refused_.exchange(true); }
+
     /** Host memory that is mapped for the card, all zeros. A peer that writes
      * to what is not mapped resets the card, so none is unmapped before the
      * ports are closed.
@@ -76,6 +79,7 @@ private:
 
     std::mutex lock_; /* held across opening them */
     bool tried_ = false;
+    std::atomic<bool> refused_{false};
     std::string why_;
     std::vector<kept_memory> kept_; /* goes after the ports */
     std::unique_ptr<shim::port_device> device_;

@@ -22,7 +22,7 @@ namespace {
 
 struct known_routes {
     std::mutex lock; /* held across reading sysfs */
-    std::map<std::tuple<pci_address, pci_address, bool>,
+    std::map<std::tuple<pci_address, pci_address, std::optional<unsigned>>,
              std::unique_ptr<pair_routes>>
         pairs;
 };
@@ -70,19 +70,21 @@ shim::pcie_path find_path(const card &from, pci_address to)
                                 from.info().bus_id, to_text(to), wish());
 }
 
-/* Why ports of a card do not lead to another one; empty: they may, if that
- * one's process agrees. */
-std::string why_no_ports(const card &from, unsigned module_to)
+/* Whether ports of a card lead to another one, whose process has to agree. */
+bool have_ports(const card &from, pci_address to, unsigned module_to)
 {
     std::string why;
     const shim::port_device *ports = ports_of(from, why);
-    if (ports == nullptr) {
-        return why;
+    if (ports == nullptr) { /* which was said */
+        return false;
     }
     const shim::card_ports &place = ports->place();
-    return place.map.between(place.module_id, module_to).empty()
-               ? "none leads there in a box " + place.map.name
-               : "";
+    const bool any = !place.map.between(place.module_id, module_to).empty();
+    ucs_info("%s: %s ports to the card at %s%s%s", from.name().c_str(),
+             any ? "uses" : "does not use", to_text(to).c_str(),
+             any ? "" : ": none leads there in a box ",
+             any ? "" : place.map.name.c_str());
+    return any;
 }
 
 std::unique_ptr<pair_routes> make_routes(const card *from, pci_address own,
@@ -91,7 +93,6 @@ std::unique_ptr<pair_routes> make_routes(const card *from, pci_address own,
 {
     auto made = std::make_unique<pair_routes>(pair_routes{own, to, {}});
     shim::pcie_path path{false, "UCX_GAUDI_IPC_ROUTES leaves it out"};
-    std::string no_ports = path.why;
     for (const shim::wire over : order()) {
         if (over == shim::wire::host) {
             made->all.add({over, true});
@@ -102,17 +103,10 @@ std::unique_ptr<pair_routes> make_routes(const card *from, pci_address own,
             }
         } else if ((over == shim::wire::ports) && (from != nullptr) &&
                    module_to.has_value()) {
-            no_ports = why_no_ports(*from, *module_to);
-            if (no_ports.empty()) {
+            if (have_ports(*from, to, *module_to)) {
                 made->all.add({over, false});
             }
         }
-    }
-    if ((from != nullptr) && module_to.has_value()) {
-        ucs_info("%s: %s ports to the card at %s%s%s", from->name().c_str(),
-                 no_ports.empty() ? "uses" : "does not use",
-                 to_text(to).c_str(), no_ports.empty() ? "" : ": ",
-                 no_ports.c_str());
     }
     if (from != nullptr) {
         ucs_info("%s: %s PCIe to the card at %s: %s", from->name().c_str(),
@@ -131,7 +125,7 @@ const pair_routes &find_routes(const card *from, pci_address to,
         (from != nullptr) ? from->address() : pci_address::unknown;
     auto &known = util::of_this_process<known_routes>();
     const std::lock_guard<std::mutex> guard(known.lock);
-    auto &entry = known.pairs[{own, to, module_to.has_value()}];
+    auto &entry = known.pairs[{own, to, module_to}];
     if (entry == nullptr) {
         entry = make_routes(from, own, to, module_to);
     }
@@ -140,12 +134,18 @@ const pair_routes &find_routes(const card *from, pci_address to,
 
 shim::port_device *ports_of(const card &of, std::string &why_p)
 {
-    const char *const why = of.device().why_no_ports();
+    const char *const why    = of.device().why_no_ports();
+    shim::port_device *ports = nullptr;
     if (why != nullptr) {
         why_p = why;
-        return nullptr;
+    } else {
+        ports = of.ports().get(*driver(), of.device(), of.info().number, why_p);
     }
-    return of.ports().get(*driver(), of.device(), of.info().number, why_p);
+    if ((ports == nullptr) && of.ports().is_first_refusal()) {
+        ucs_info("%s: does not use its ports: %s", of.name().c_str(),
+                 why_p.c_str());
+    }
+    return ports;
 }
 
 bool may_go_over(shim::wire wanted)

@@ -58,7 +58,9 @@ public:
     }
 
     /** What has become of it.
-     *  @return 0, -errno, or -EINPROGRESS when there is no answer in time. */
+     *  @param timeout_us  For so long it may be waited for.
+     *  @return 0, -errno, -EINPROGRESS when there is no answer, or -ETIMEDOUT
+     *          when that was waited for. */
     [[nodiscard]] virtual int ports_answer(uint64_t) { return -EOPNOTSUPP; }
 
     /** Ask for host memory to be mapped for a card, for writes over ports. It

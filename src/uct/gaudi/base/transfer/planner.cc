@@ -358,7 +358,10 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
         if (each.by_owner) {
             error = find_owner(there, others, copy);
         } else if (each.over == shim::wire::ports) {
-            error = plan_over_ports(put, there, here, host, *by, waits, copy);
+            error =
+                (here.is_device && where.imported)
+                    ? -EOPNOTSUPP
+                    : plan_over_ports(put, there, here, host, *by, waits, copy);
         } else {
             error = plan_import(put, there, here, host, *by, waits, copy);
         }
@@ -432,7 +435,8 @@ ucs_status_t planner::check(const side &device, size_t length, const card *on)
     device_location where;
     channel *by;
     const ucs_status_t status = find_device(device, length, where, by);
-    return ((status == UCS_OK) && (on != nullptr) && (where.owner != on))
+    return ((status == UCS_OK) && (on != nullptr) &&
+            ((where.owner != on) || where.imported))
                ? UCS_ERR_INVALID_ADDR
                : status;
 }

@@ -88,8 +88,8 @@ int channel_set::take_ports(port_way &way, channel &peer, bool waits)
     card &from = *way.from;
     int error =
         peer.others()->ports_answer(waits ? channel::drain_timeout_us : 0);
-    if (error == -EINPROGRESS) {
-        return error;
+    if ((error == -EINPROGRESS) || (error == -ETIMEDOUT)) {
+        return error; /* it may come yet */
     }
     auto end               = std::move(way.asked_for);
     const chunk_ptr letter = std::move(way.letter);
@@ -174,8 +174,13 @@ int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
             return works ? 0 : why;
         }
     }
-    const int error = settle(way, peer, waits && !works);
-    return works ? 0 : error;
+    /* Who has waited in vain waits no more for a while. */
+    const bool rests =
+        (way.error == -ETIMEDOUT) && (ucs_get_time() < way.retries);
+    const int error = settle(way, peer, waits && !works && !rests);
+    return works                                         ? 0
+           : (waits && rests && (error == -EINPROGRESS)) ? way.error
+                                                         : error;
 }
 
 /* It is not to be had for a while, unless it may yet come.
@@ -229,7 +234,7 @@ int channel_set::join_ports(card &one, card &other, port_way &there,
         error = open_end(other, one.device().module_id(), *counts_, ends[1]);
     }
     if (error == 0) {
-        error = judge_end(one, ends[0]->connect(ends[1]->offer()));
+        error = judge_end(one, ends[0]->accept(ends[1]->offer()));
     }
     if (error == 0) {
         error = judge_end(other, ends[1]->connect(ends[0]->offer()));
@@ -332,7 +337,7 @@ int channel_set::accept_ports(card &from, shim::port_offer &letter,
         open_end(from, is_outside ? shim::port_offer::outside : letter.own,
                  *counts_, made);
     if (error == 0) {
-        error = judge_end(from, made->connect(letter));
+        error = judge_end(from, made->accept(letter));
     }
     if (error == 0) {
         letter    = made->offer();

@@ -238,7 +238,10 @@ int box_queue::ports_answer(uint64_t)
     to_->memory_ = letter.memory;
     std::memcpy(letter_.data() + letter_at_, &letter.offer,
                 sizeof(letter.offer));
-    return letter.result;
+    const bool makes_sense =
+        (letter.result <= 0) && (letter.result != -EINPROGRESS) &&
+        (letter.result != -ETIMEDOUT) && (letter.result != -EAGAIN);
+    return makes_sense ? letter.result : -EIO;
 }
 
 int box_queue::ask_over_ports(base::remote_memory &of, uint32_t link,

@@ -187,16 +187,19 @@ int copy_client::ask_for_ports(base::remote_memory &of, uint64_t offset,
 /* Its slot is used again when it was polled. */
 int copy_client::ports_answer(uint64_t timeout_us)
 {
-    const auto deadline = clock::now() + std::chrono::microseconds(timeout_us);
+    const uint64_t longest = uint64_t{1000} * remote_process::timeout_ms();
+    const auto deadline =
+        clock::now() + std::chrono::microseconds(std::min(timeout_us, longest));
     while ((ports_answer_ == -EINPROGRESS) && !is_over()) {
         ring().client_sleeps.store(1);
         if (has_ended(asked_ports_)) {
             ports_answer_ = static_cast<int>(request(asked_ports_).result);
-            if ((ports_answer_ == -EINPROGRESS) || (ports_answer_ > 0)) {
+            if ((ports_answer_ == -EINPROGRESS) ||
+                (ports_answer_ == -ETIMEDOUT) || (ports_answer_ > 0)) {
                 ports_answer_ = -EIO; /* it makes no sense */
             }
         } else if (clock::now() >= deadline) {
-            return -EINPROGRESS;
+            return (timeout_us > 0) ? -ETIMEDOUT : -EINPROGRESS;
         } else {
             wait_for(wake_fd_, look_us);
         }

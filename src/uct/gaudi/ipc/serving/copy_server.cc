@@ -30,9 +30,6 @@ using clock = std::chrono::steady_clock;
  * later need not wait for it. */
 constexpr unsigned most_under_way = 8;
 
-/* The same of one client over ports, which lead to nobody else: all that it can
- * ask for. */
-constexpr unsigned most_over_ports = 1024;
 /* Looks that find nothing before the thread sleeps: the next request of a
  * client that waits for the last one comes by then. */
 constexpr unsigned idle_looks = 100;
@@ -63,10 +60,13 @@ struct copy_server::session {
             });
         return std::max(most_under_way / std::max(1u, unsigned(busy)), 1u);
     }
-    [[nodiscard]] static bool may_start(const served_client &of, unsigned share)
+    /* Ports may still write to what somebody uses, for a while. */
+    void keep_used_by(served_client &gone)
     {
-        return of.running() <
-               (of.is_next_over_ports() ? most_over_ports : share);
+        for (auto &used : gone.take_used()) {
+            kept.push_back({std::move(used),
+                            clock::now() + base::card_ports::drain_time()});
+        }
     }
 
     ~session()
@@ -77,6 +77,10 @@ struct copy_server::session {
         engine.reset(); /* ends what is under way */
         for (const auto &each : clients) {
             each->end();
+            keep_used_by(*each);
+        }
+        for (const kept_memory &each : kept) {
+            std::this_thread::sleep_until(each.free_from);
         }
     }
 
@@ -119,7 +123,8 @@ void copy_server::close()
     }
     {
         const std::lock_guard<std::mutex> changing(looking_);
-        over = std::move(session_);
+        over  = std::move(session_);
+        ends_ = false;
     }
     any_clients_.store(false, std::memory_order_release);
     /* A forked child may have it open, too: it would stay. */
@@ -248,10 +253,7 @@ void copy_server::forget_gone()
         if (!each->is_gone()) {
             return false;
         }
-        for (auto &used : each->take_used()) {
-            kept.push_back(
-                {std::move(used), now + base::card_ports::drain_time()});
-        }
+        session_->keep_used_by(*each);
         return true;
     });
     ends_ = !kept.empty() || ends_;
@@ -281,9 +283,8 @@ unsigned copy_server::serve()
     base::transfer_engine &engine = *session_->engine;
     const unsigned share          = session_->share();
     for (const auto &each : session_->clients) {
-        for (unsigned i = 0;
-             (i < most_in_turn) && session::may_start(*each, share) &&
-             each->start_next(engine, session_->domain);
+        for (unsigned i = 0; (i < most_in_turn) &&
+                             each->start_next(engine, session_->domain, share);
              ++i) {
             ++count;
         }
@@ -397,8 +398,7 @@ bool copy_server::may_sleep()
     const auto &clients = session_->clients;
     if (std::any_of(clients.begin(), clients.end(),
                     [share = session_->share()](const auto &each) {
-                        return each->has_posted() &&
-                               session::may_start(*each, share);
+                        return each->may_start(share);
                     }) ||
         (session_->engine->arm() != UCS_OK)) {
         set_sleeping(false);

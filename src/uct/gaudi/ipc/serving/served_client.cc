@@ -185,7 +185,7 @@ ucs_status_t served_client::start(const request_body &asked,
 }
 
 bool served_client::start_next(base::transfer_engine &engine,
-                               base::flush_domain &domain)
+                               base::flush_domain &domain, unsigned share)
 {
     const uint64_t posted = ring().posted.load();
     served_copy &copy     = copies_[started_ % copies_.size()];
@@ -200,8 +200,11 @@ bool served_client::start_next(base::transfer_engine &engine,
         return false;
     }
     const request_body asked = read(request(started_));
-    copy                     = {{}, this, started_, asked.stamp, true};
-    int result               = 0;
+    if (!may_start(share, asked.kind)) {
+        return false;
+    }
+    copy       = {{}, this, started_, asked.stamp, true};
+    int result = 0;
     /* Who has the card table may wait for this. */
     const base::reporting_scope asks_no_card_table;
     if (asked.kind == request_flush) {

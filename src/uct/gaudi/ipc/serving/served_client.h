@@ -66,12 +66,12 @@ public:
                 started_.load(std::memory_order_relaxed));
     }
 
-    /** Whether what it asks for next is a write over ports. */
-    [[nodiscard]] bool is_next_over_ports() const
+    /** Whether the next copy may start now.
+     *  @param share  How many may be under way, but for writes over ports,
+     * which lead to nobody else: all that it can ask for. */
+    [[nodiscard]] bool may_start(unsigned share) const
     {
-        return has_posted() &&
-               (request(started_.load(std::memory_order_relaxed)).kind ==
-                request_write);
+        return has_posted() && may_start(share, request(started_.load()).kind);
     }
 
     /** Whether there is something to do for it. */
@@ -121,21 +121,28 @@ public:
 
     /** Nothing goes over its ports any more; while the engine is there. */
     void end_ports() { ports_.end(); }
-    /** The same, if it has ended: it acknowledges nothing any more. */
+    /** The same, if it has ended, or has given this up: it acknowledges nothing
+     *  any more. */
     void end_ports_if_gone()
     {
-        if (!ports_.empty() && of_->has_left()) {
+        if (!ports_.empty() &&
+            ((ring().client_gone.load() != 0) || of_->has_left())) {
             end_ports();
         }
     }
 
-    /** Start the next copy. @return false: there is none, or no room now. */
-    bool start_next(base::transfer_engine &engine, base::flush_domain &domain);
+    /** Start the next copy.
+     *  @param share  See @ref may_start.
+     *  @return false: there is none, or no room now. */
+    bool start_next(base::transfer_engine &engine, base::flush_domain &domain,
+                    unsigned share);
 
     /** Tell it what has become of one. @param result  0 or -errno. */
     void finish(served_copy &copy, int result);
 
 private:
+    static constexpr unsigned most_over_ports = 1024;
+
     [[nodiscard]] copy_ring &ring() const
     {
         return *reinterpret_cast<copy_ring *>(mapping_.start());
@@ -146,6 +153,10 @@ private:
     }
 
     void wake();
+    [[nodiscard]] bool may_start(unsigned share, uint32_t kind) const
+    {
+        return running_ < ((kind == request_write) ? most_over_ports : share);
+    }
     [[nodiscard]] ucs_status_t start(const request_body &asked,
                                      base::transfer_engine &engine,
                                      base::flush_domain &domain,

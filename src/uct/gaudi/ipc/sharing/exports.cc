@@ -339,7 +339,9 @@ ucs_status_t exported_memory::pack(void *buffer)
         }
         key_.kind = (error == 0) ? key_kind::device : key_kind::unexported;
         const shim::card &owner = device_->owner->device();
-        key_.module             = static_cast<uint16_t>(owner.module_id());
+        key_.module             = device_->imported
+                                      ? no_module
+                                      : static_cast<uint16_t>(owner.module_id());
         key_.card        = static_cast<uint32_t>(device_->owner->address());
         key_.wants_flush = owner.capabilities().answers_early ? 1 : 0;
         if (base::may_go_over(shim::wire::host) ||

@@ -37,6 +37,9 @@ struct wire_buffer {
     auto operator<=>(const wire_buffer &) const = default;
 };
 
+/** No ports reach it: a card has it imported. */
+inline constexpr uint16_t no_module = UINT16_MAX;
+
 struct wire_key {
     machine_address machine;
     uint32_t reserved; /**< 0 */
@@ -49,7 +52,8 @@ struct wire_key {
     key_kind kind;
     uint8_t of_message; /**< 1: UCP registered the memory for a message, which
                              it can send without this key, else 0 */
-    uint16_t module;    /**< module id of the card */
+    uint16_t module;    /**< module id of the card whose ports reach it, or
+                             no_module */
 
     uint32_t card; /**< base::pci_address of the card that has the memory;
                         of host memory that may map it for others, or

@@ -330,8 +330,9 @@ const base::route_list &remote_key::routes(const base::card *from)
 {
     static constexpr base::route_list ports({shim::wire::ports, false});
     static constexpr base::route_list by_owner({shim::wire::host, true});
+    static constexpr base::route_list none;
     if (is_outside_) {
-        return ports;
+        return (from != nullptr) ? ports : none;
     }
     if (is_host() && !of_->has_memory()) {
         return by_owner;
