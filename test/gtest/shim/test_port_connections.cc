@@ -604,6 +604,45 @@ TEST_F(port_connections, name_what_is_wrong_with_an_address)
               "the peer offers what is no end of this connection");
 }
 
+/* Which nobody reads: more of them than any queue takes. */
+TEST_F(port_connections, are_not_failed_by_completions_that_a_peer_asks_for)
+{
+    constexpr uint32_t count = 5000;
+    const port_pair by       = one->ports->place().map.between(
+              one->card->module_id(), other->card->module_id())[0];
+    std::string why;
+    port *here  = one->ports->find(by.own, why);
+    port *there = other->ports->find(by.peer, why);
+    queue_pair from;
+    queue_pair to;
+    queue_pair_address of_from{};
+    queue_pair_address of_to{};
+    ASSERT_EQ(here->create(from, of_from), "");
+    ASSERT_EQ(there->create(to, of_to), "");
+    ASSERT_EQ(there->connect(to, of_from), "");
+    ASSERT_EQ(here->connect(from, of_to), "");
+    const auto deadline = clock_type::now() + long_enough;
+    while ((from.posted < count) && (clock_type::now() < deadline)) {
+        here->write(from, other->memory.va(), one->memory.va(), 8);
+        set<generation::gaudi2>(from.send[(from.posted - 1) % queue_places],
+                                send_wqe::completion, wqe_completion_cq);
+        while ((from.completed != from.posted) &&
+               (clock_type::now() < deadline)) {
+            (void)here->ring(from);
+            here->poll();
+        }
+    }
+    EXPECT_EQ(count, from.completed);
+    other->ports->look_for_events();
+    EXPECT_FALSE(to.failed);
+    EXPECT_FALSE(to_one->has_failed());
+    EXPECT_EQ(to_one->post(one->memory.va(), other->memory.va(), mebi, nullptr),
+              0);
+    EXPECT_THAT(collect_statuses(*to_one), ElementsAre(0));
+    here->destroy(from);
+    there->destroy(to);
+}
+
 /* Who is connected first does not name it; who is then has nothing. */
 TEST_F(port_connections, have_no_end_that_only_one_side_has_connected)
 {

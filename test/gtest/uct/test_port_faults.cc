@@ -134,6 +134,13 @@ GAUDI_CHILD(puts_beside_a_framework)
         EXPECT_EQ(UCS_OK, s.put());
     }
     EXPECT_EQ(takes_ports ? 0 : 3 * size, s.bytes());
+    {
+        const ipc_peer other; /* with another card */
+        const unpacked_key key(other.device.key);
+        const endpoint to{s.tl->make_ep(other.address), key.rkey()};
+        EXPECT_EQ(UCS_OK, to.put_short("", 1, other.device.address));
+        uct_ep_destroy(to.ep);
+    }
     const auto told = take_logs();
     EXPECT_EQ(takes_ports ? 1 : 0,
               std::ranges::count_if(told, [](const std::string &line) {
