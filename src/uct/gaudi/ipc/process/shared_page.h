@@ -14,7 +14,7 @@
  * see starts after the change.
  *
  * Nothing that another process wrote is trusted: what does not make sense ends
- * up as an error, or as a wait with a bound.
+ * up as an error, a wait with a bound, or memory that stays pinned for it.
  */
 #pragma once
 
@@ -200,8 +200,8 @@ public:
                                  uint64_t length);
     void end_use(uint64_t stamp);
 
-    /** Wait until no such copy is under way by a key that has ended: a few
-     *  jobs of a card. */
+    /** Wait until no such copy is under way by a key that has ended: all that
+     *  was asked for before. */
     void await_own_uses(uint64_t stamp);
 
     /** Makes such copies, if somebody calls it: who waits for them does. */
