@@ -180,15 +180,14 @@ port::~port()
 std::string port::create(queue_pair &made, queue_pair_address &address_p)
 {
     ibv_qp_init_attr wanted{};
-    wanted.send_cq = cq_;
-    wanted.recv_cq = peers_cq_;
-    wanted.cap     = {.max_send_wr     = queue_places,
-                      .max_recv_wr     = 1,
-                      .max_send_sge    = 1,
-                      .max_recv_sge    = 1,
-                      .max_inline_data = 0};
-    wanted.qp_type = IBV_QPT_RC;
-    ibv_qp *handle = with_.lib.ibv_create_qp(with_.domain, &wanted);
+    wanted.send_cq          = cq_;
+    wanted.recv_cq          = peers_cq_;
+    wanted.cap.max_send_wr  = queue_places;
+    wanted.cap.max_recv_wr  = 1;
+    wanted.cap.max_send_sge = 1;
+    wanted.cap.max_recv_sge = 1;
+    wanted.qp_type          = IBV_QPT_RC;
+    ibv_qp *handle          = with_.lib.ibv_create_qp(with_.domain, &wanted);
     if (handle == nullptr) {
         return explain("ibv_create_qp", errno);
     }
@@ -427,16 +426,12 @@ void port::drain()
 void port::note_completion(const cq_entry &found)
 {
     constexpr generation both = generation::gaudi2;
-    if ((get<both>(found, cqe::is_valid) == 0) ||
-        (get<both>(found, cqe::is_requester) == 0)) { /* as none is here */
-        return;
-    }
-    const uint32_t number = get<both>(found, cqe::qp);
+    const uint32_t number     = get<both>(found, cqe::qp);
     const auto at =
         std::ranges::find_if(queue_pairs_, [&](const queue_pair *each) {
             return each->number == number;
         });
-    if (at == queue_pairs_.end()) {
+    if ((get<both>(found, cqe::is_valid) == 0) || (at == queue_pairs_.end())) {
         return;
     }
     queue_pair &of        = **at;
