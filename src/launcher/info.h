@@ -79,6 +79,7 @@ struct report {
     std::string sys;            /**< root of the sysfs that shows the cards;
                                      empty: none does */
     std::vector<card> cards;
+    std::string no_ports; /**< why the transports can use none */
     std::vector<pair_group> pairs;
     found_ucx ucx;
     std::string module;                 /**< for that UCX; empty: none fits */

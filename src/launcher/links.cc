@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/ports/links.h"
+#include "hlthunk_shim/ports/verbs_library.h"
 
 #include "launcher/info.h"
 
@@ -10,6 +11,7 @@ namespace shim = gaudi::shim;
 void add_links(const shim::driver &driver, report &all)
 {
     const shim::library &lib = driver.lib();
+    all.no_ports             = shim::verbs_library(lib).reason();
     for (card &one : all.cards) {
         hlthunk_hw_ip_info info{};
         const int fd =

@@ -39,7 +39,8 @@ void refuse(const std::string &what, report &all)
 
 /* Whether ports lead from one card to another one, and why. Who has them when
  * that is wanted, nobody knows now. */
-bool have_links(const card &own, const card &peer, std::string &why_p)
+bool have_links(const card &own, const card &peer, const std::string &no_ports,
+                std::string &why_p)
 {
     unsigned all = 0;
     unsigned up  = 0;
@@ -50,19 +51,21 @@ bool have_links(const card &own, const card &peer, std::string &why_p)
         all += leads_there ? 1 : 0;
         up += (leads_there && each.is_up) ? 1 : 0;
     }
-    why_p = (up > 0)    ? std::to_string(up) + " links, if HCL of a framework "
+    why_p = !no_ports.empty() && (up > 0) ? no_ports
+            : (up > 0)  ? std::to_string(up) + " links, if HCL of a framework "
                                                "leaves them"
             : (all > 0) ? "no link is up"
             : own.links.empty() ? "the cards show no ports"
             : !own.no_map.empty()
                 ? own.no_map
                 : "no port leads there in a box " + own.port_map;
-    return up > 0;
+    return no_ports.empty() && (up > 0);
 }
 
 /* The first way that is there. */
 pair_group choose(const std::vector<wire> &order, const card &own,
-                  const card &peer, const shim::pcie_path &path)
+                  const card &peer, const std::string &no_ports,
+                  const shim::pcie_path &path)
 {
     std::string why;
     for (const wire one : order) {
@@ -70,9 +73,10 @@ pair_group choose(const std::vector<wire> &order, const card &own,
             why = why.empty() ? std::string("first in ") + routes : why;
             return {{}, one, why};
         }
-        const bool is_there =
-            (one == wire::ports) ? have_links(own, peer, why) : path.is_there;
-        why = (one == wire::pcie) ? path.why : why;
+        const bool is_there = (one == wire::ports)
+                                  ? have_links(own, peer, no_ports, why)
+                                  : path.is_there;
+        why                 = (one == wire::pcie) ? path.why : why;
         if (is_there) {
             return {{}, one, why};
         }
@@ -104,7 +108,7 @@ void add_pairs(const std::string &sys, bool can_import, report &all)
                 continue;
             }
             const pair_group found = choose(
-                order, *own, *peer,
+                order, *own, *peer, all.no_ports,
                 can_import
                     ? shim::find_pcie_path(sys, own->bus_id, peer->bus_id, wish)
                     : shim::pcie_path{false, "the kernel's driver cannot "

@@ -27,7 +27,7 @@ constexpr std::array<uint8_t, 3> vendor = {0xb0, 0xfd, 0x0b};
 constexpr uint8_t loopback = 127;
 
 /* By the box's name: FNV-1a of what is no number, and the numbers by their
- * value, so that boxes which differ in a number have addresses of their own. */
+ * value, so that names with numbers that are near do not meet. */
 uint32_t number_of_box(const std::string &name)
 {
     uint32_t text    = 2166136261u;

@@ -429,6 +429,11 @@ TEST_F(made_up_machine, takes_ports_where_a_link_is_up)
     EXPECT_EQ("no link is up", found.pairs[1].why);
     EXPECT_EQ("no port leads there in a box HLS-2", found.pairs[2].why);
     EXPECT_STREQ("host", found.pairs[2].name());
+    found.pairs.clear();
+    found.no_ports = "no libhbl.so";
+    launcher::add_pairs(where.sys, true, found);
+    EXPECT_EQ("no libhbl.so", found.pairs[0].why);
+    EXPECT_STREQ("host", found.pairs[0].name());
 }
 
 TEST_F(made_up_machine, leaves_out_pairs_of_hidden_cards)

@@ -257,7 +257,9 @@ TEST_IN_CHILD(ports_way, leaves_imported_memory_to_other_ways,
     ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_dmabuf_import)(
                           exporter.fd, exporting_process::offset, size, nullptr,
                           &imported));
+    const uint64_t written = written_by_ports();
     EXPECT_TRUE(moves(true, imported));
+    EXPECT_EQ(written, written_by_ports());
     EXPECT_TRUE(p.peer.has(true, size, 9));
     p.peer.fill(2);
     EXPECT_TRUE(moves(false, imported));

@@ -26,9 +26,9 @@ ucs_config_field_t memory_domain::config_table[] = {
 
     {"TIMEOUT", "10s",
      "How long another process may take to answer when it is asked for files:\n"
-     "a connection, or the first use of its memory; and how long one of\n"
-     "another box may be connected without showing the secret. At most an\n"
-     "hour.",
+     "a connection, or the first use of its memory; or for its ports, where\n"
+     "there is no other way; and how long one of another box may be connected\n"
+     "without showing the secret. At most an hour.",
      offsetof(config, timeout), UCS_CONFIG_TYPE_TIME},
 
     {"INVALIDATE_TIMEOUT", "10s",
@@ -39,7 +39,8 @@ ucs_config_field_t memory_domain::config_table[] = {
 
     {"PORT_DRAIN", "6s",
      "How long what another card has begun to write over ports may still come\n"
-     "after the connection is destroyed: the driver's is 5 s. At most an hour.",
+     "after the connection is destroyed: the driver's is 5 s. Closing waits\n"
+     "for it where that may be to host memory. At most an hour.",
      offsetof(config, port_drain), UCS_CONFIG_TYPE_TIME},
 
     {"HOST", "auto",

@@ -14,6 +14,7 @@
 #include "uct/gaudi/base/transfer/remote_memory.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <utility>
@@ -62,6 +63,16 @@ public:
      *  @return 0, -errno, -EINPROGRESS when there is no answer, or -ETIMEDOUT
      *          when that was waited for. */
     [[nodiscard]] virtual int ports_answer(uint64_t) { return -EOPNOTSUPP; }
+
+    /** The answer that another process has written: -EIO if it makes none. */
+    [[nodiscard]] static int to_answer(int64_t written)
+    {
+        const bool makes_sense = (written <= 0) && (written >= INT32_MIN) &&
+                                 (written != -EINPROGRESS) &&
+                                 (written != -ETIMEDOUT) &&
+                                 (written != -EAGAIN);
+        return makes_sense ? static_cast<int>(written) : -EIO;
+    }
 
     /** Ask for host memory to be mapped for a card, for writes over ports. It
      *  stays so as long as anybody may write.

@@ -238,10 +238,7 @@ int box_queue::ports_answer(uint64_t)
     to_->memory_ = letter.memory;
     std::memcpy(letter_.data() + letter_at_, &letter.offer,
                 sizeof(letter.offer));
-    const bool makes_sense =
-        (letter.result <= 0) && (letter.result != -EINPROGRESS) &&
-        (letter.result != -ETIMEDOUT) && (letter.result != -EAGAIN);
-    return makes_sense ? letter.result : -EIO;
+    return to_answer(letter.result);
 }
 
 int box_queue::ask_over_ports(base::remote_memory &of, uint32_t link,

@@ -193,11 +193,7 @@ int copy_client::ports_answer(uint64_t timeout_us)
     while ((ports_answer_ == -EINPROGRESS) && !is_over()) {
         ring().client_sleeps.store(1);
         if (has_ended(asked_ports_)) {
-            ports_answer_ = static_cast<int>(request(asked_ports_).result);
-            if ((ports_answer_ == -EINPROGRESS) ||
-                (ports_answer_ == -ETIMEDOUT) || (ports_answer_ > 0)) {
-                ports_answer_ = -EIO; /* it makes no sense */
-            }
+            ports_answer_ = to_answer(request(asked_ports_).result);
         } else if (clock::now() >= deadline) {
             return (timeout_us > 0) ? -ETIMEDOUT : -EINPROGRESS;
         } else {
@@ -267,7 +263,7 @@ unsigned copy_client::poll(shim::dma_completion *completions, unsigned max)
         if (cookie != this) {
             completions[count++] = {cookie, status};
         } else if (taken_ == asked_ports_) {
-            ports_answer_ = status;
+            ports_answer_ = to_answer(status);
         }
         ++taken_;
     };

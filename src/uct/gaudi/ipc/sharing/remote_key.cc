@@ -144,9 +144,11 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
     wire_key key;
     bool is_outside     = false;
     ucs_status_t status = read_key(buffer, key, &is_outside);
-    if ((status == UCS_OK) && is_outside && (key.kind == key_kind::host)) {
-        ucs_debug("gaudi_ipc: host memory of another box cannot be reached");
-        status = UCS_ERR_UNREACHABLE; /* no card has it mapped */
+    if ((status == UCS_OK) && is_outside &&
+        ((key.kind == key_kind::host) || (key.module == no_module))) {
+        ucs_debug("gaudi_ipc: host memory of another box, or what a card there "
+                  "has imported, cannot be reached");
+        status = UCS_ERR_UNREACHABLE;
     }
     if (status != UCS_OK) {
         return status;
