@@ -11,6 +11,14 @@
 
 namespace gaudi::util {
 
+/** Leave the core to others while something is awaited that nobody tells of.
+ *  Where threads yielded instead, for long, Linux 6.18 left others and its own
+ *  without a core for up to a minute. */
+inline void nap()
+{
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
 /**
  * For sections that mostly are uncontended: one atomic exchange to take it, a
  * store to let it go. That is less than half of what std::mutex costs, and much
@@ -44,14 +52,13 @@ private:
     /* Looks at the lock before yielding, and before sleeping. */
     static constexpr unsigned spins  = 64;
     static constexpr unsigned yields = 256;
-    static constexpr std::chrono::microseconds nap{50};
 
     void wait_while_taken() const
     {
         for (unsigned looks = 0; taken_.load(std::memory_order_relaxed);
              ++looks) {
             if (looks >= yields) {
-                std::this_thread::sleep_for(nap);
+                nap();
             } else if (looks >= spins) {
                 std::this_thread::yield();
             }

@@ -55,7 +55,7 @@ bool wait_until(Condition &&condition)
         if (std::chrono::steady_clock::now() > deadline) {
             return false;
         }
-        sched_yield();
+        usleep(20); /* see util::nap */
     }
     return true;
 }

@@ -514,7 +514,7 @@ void interrupt(scene &s, const event &what, const operation &of, unsigned begun)
     std::thread fate([&] {
         while (opens ? (imports_under_way() == 0) && !has_opened
                      : (all.begun < begun)) {
-            std::this_thread::yield();
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
         }
         what.happens(e);
         happened = true;

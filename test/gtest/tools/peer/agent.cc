@@ -11,7 +11,6 @@
 #include <utility>
 
 #include <poll.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -154,7 +153,7 @@ std::string agent::await_notification()
     while (notifications_.empty()) {
         lock.unlock();
         progress();
-        sched_yield();
+        usleep(20); /* see util::nap */
         lock.lock();
     }
     std::string result = std::move(notifications_.front());
@@ -404,7 +403,7 @@ ucs_status_t transfer::wait()
 {
     ucs_status_t status = UCS_OK;
     while ((status = check()) == UCS_INPROGRESS) {
-        sched_yield();
+        usleep(20); /* see util::nap */
     }
     return status;
 }

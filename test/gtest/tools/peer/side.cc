@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <poll.h>
-#include <sched.h>
+#include <unistd.h>
 
 namespace peer {
 
@@ -76,7 +76,7 @@ std::vector<char> worker::address() const
 void worker::step()
 {
     if (!progress()) {
-        sched_yield();
+        usleep(20); /* see util::nap */
     }
 }
 
@@ -95,7 +95,7 @@ void worker::rest(int fd)
             die("poll", std::strerror(errno));
         }
     } else {
-        sched_yield();
+        usleep(20); /* see util::nap */
     }
 }
 

@@ -417,7 +417,7 @@ void party::lose_the_server()
     }
     while (to_->error(0) == UCS_OK) {
         agent_.progress();
-        sched_yield();
+        usleep(20); /* see util::nap */
     }
     /* All of them end, well or badly. */
     for (const auto &one : going) {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/transfer/channel.h"
 
+#include "util/locks.h"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 
 extern "C" {
 #include <ucs/time/time.h>
@@ -41,7 +42,7 @@ void channel::sleep(shim::dma_queue &queue, uint32_t longest_us) const
         return;
     }
     if (ports_ != nullptr) { /* no call of a driver tells */
-        std::this_thread::yield();
+        util::nap();
         return;
     }
     const shim::ticket oldest = queue.oldest_ticket();

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/transfer/port_queue.h"
 
+#include "util/locks.h"
+
 #include <algorithm>
 #include <chrono>
-#include <thread>
 
 namespace gaudi::base {
 
@@ -53,7 +54,7 @@ int port_queue::wait_all(uint64_t timeout_us)
         } else if (clock::now() >= deadline) {
             return -EAGAIN;
         } else {
-            std::this_thread::yield();
+            util::nap();
         }
     }
     return 0;

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -207,7 +206,7 @@ bool box_queue::is_over()
 
 void box_queue::wait_for_oldest(uint64_t)
 {
-    std::this_thread::yield();
+    util::nap();
 }
 
 int box_queue::ask_for_ports(base::remote_memory &of, uint64_t offset,

@@ -3,12 +3,12 @@
 
 #include "uct/gaudi/base/cards/ports.h"
 #include "uct/gaudi/ipc/process/file_service.h"
+#include "util/locks.h"
 #include "util/process.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include <fcntl.h>
@@ -253,7 +253,7 @@ void own_page::await_own_uses(uint64_t stamp)
                 each->go_on();
             }
         }
-        std::this_thread::yield();
+        util::nap();
     }
 }
 

@@ -8,6 +8,7 @@
 #include "util/background_thread.h"
 #include "util/epoll.h"
 #include "util/fork_handlers.h"
+#include "util/locks.h"
 #include "util/process.h"
 
 #include <algorithm>
@@ -30,9 +31,10 @@ using clock = std::chrono::steady_clock;
  * later need not wait for it. */
 constexpr unsigned most_under_way = 8;
 
-/* Looks that find nothing before the thread sleeps: the next request of a
- * client that waits for the last one comes by then. */
-constexpr unsigned idle_looks = 100;
+/* For so long it looks before it sleeps: the next request of a client that
+ * waits for the last one comes by then. Where others want the core, that is few
+ * looks. */
+constexpr std::chrono::microseconds idle_time{50};
 
 /* Requests of a client in its turn: some end at once. */
 constexpr unsigned most_in_turn = 64;
@@ -41,8 +43,6 @@ constexpr unsigned most_in_turn = 64;
 constexpr std::chrono::milliseconds look_apart{50};
 /* Between two looks whether interfaces still do the thread's work. */
 constexpr int trust_ms = 1;
-/* Between looks at what rings no bell. */
-constexpr std::chrono::microseconds pause{20};
 /* As many as have asked for anything, and are alive. */
 constexpr size_t max_clients = 4096;
 
@@ -342,7 +342,8 @@ void copy_server::run()
 {
     unsigned helped = 0;
     clock::time_point looked;
-    for (unsigned looks = 0;;) {
+    clock::time_point worked;
+    for (;;) {
         const auto time = clock::now();
         if (time - looked >= look_apart) { /* it may never sleep */
             looked = time;
@@ -353,7 +354,7 @@ void copy_server::run()
         }
         const unsigned now = helped_.load(std::memory_order_relaxed);
         if ((now != std::exchange(helped, now)) && !is_rung(trust_ms)) {
-            looks = 0;
+            worked = time;
             continue;
         }
         unsigned count;
@@ -362,16 +363,14 @@ void copy_server::run()
             count = serve();
         }
         if (count > 0) {
-            looks = 0;
-        } else if (++looks < idle_looks) {
+            worked = time;
+        } else if (time - worked < idle_time) {
             std::this_thread::yield();
-        } else {
-            looks = 0;
-            if (may_sleep()) {
-                sleep();
-            } else { /* for ports, which ring no bell */
-                std::this_thread::sleep_for(pause);
-            }
+        } else if (may_sleep()) {
+            sleep();
+            worked = clock::now();
+        } else { /* for ports, which ring no bell */
+            util::nap();
         }
     }
 }
