@@ -25,7 +25,7 @@ static_assert(queues_of_port * queue_places + update_every <= cq_entries);
 
 /* Of the other one, which is for what peers write: their entries may ask for
  * completions here, which nobody reads. */
-constexpr uint32_t peers_entries = 4;
+constexpr int peers_entries = 4;
 
 /* As HabanaAI/perftest has it (hbl_lib.c: config_requester_q): 33 ms. The
  * driver of Gaudi2's ports has the card try 254 times, whatever the retries say
@@ -101,7 +101,7 @@ std::string port::set_up()
     of_port.port_num = static_cast<uint8_t>(number_);
     of_port.cq_type  = HBLDV_CQ_TYPE_QP;
     for (const auto &[made, entries] :
-         {std::pair{&cq_, cq_entries}, {&peers_cq_, peers_entries}}) {
+         {std::pair{&cq_, int{cq_entries}}, {&peers_cq_, peers_entries}}) {
         *made = with_.lib.hbldv_create_cq(with_.context, entries, nullptr, 0,
                                           &of_port);
         if (*made == nullptr) {
