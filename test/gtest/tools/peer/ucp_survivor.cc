@@ -482,8 +482,9 @@ private:
         }
         longest_ = std::max(longest_, std::chrono::duration_cast<milliseconds>(
                                           clock_type::now() - begin));
-        /* UCP has an answer of its own by now, and it is the same. */
-        if ((to.ep() != nullptr) &&
+        /* UCP has an answer of its own by now, and it is the same, but where it
+         * has found nobody there while it was connecting. */
+        if ((to.ep() != nullptr) && (to.why() != UCS_ERR_UNREACHABLE) &&
             (to.wait(send(to, host_, 8), "a message to a dead peer") !=
              to.why())) {
             die("the status of the endpoint", ucs_status_string(to.why()));
