@@ -66,31 +66,22 @@ void run(const std::string &name, const std::function<void()> &body)
     }
 }
 
-/* Threads inherit the name of who starts them. One that is named by another one
- * is looked up in /proc, and so are the ends of both then: on Linux 6.18
- * whoever waits for the process has spun in the kernel for a minute. */
-class lent_name {
-public:
-    explicit lent_name(const char *name)
-    {
-        (void)pthread_getname_np(pthread_self(), own_, sizeof(own_));
-        (void)pthread_setname_np(pthread_self(), name);
-    }
-    ~lent_name() { (void)pthread_setname_np(pthread_self(), own_); }
-    lent_name(const lent_name &)            = delete;
-    lent_name &operator=(const lent_name &) = delete;
-
-private:
-    char own_[16] = "";
-};
-
 } // namespace
 
+/* Whoever names another thread looks it up in /proc, and so its end is looked
+ * up there, too: on Linux 6.18 who waits for the process has spun in the kernel
+ * for a minute then. So it names itself, and is waited for: who looks for it
+ * would find it nameless. */
 void start_background_thread(const char *name, std::function<void()> body)
 {
     const signals_blocked quiet;
-    const lent_name inherited(name);
-    std::thread(run, std::string(name), std::move(body)).detach();
+    const auto is_named = std::make_shared<std::binary_semaphore>(0);
+    std::thread([is_named, name = std::string(name), what = std::move(body)] {
+        (void)pthread_setname_np(pthread_self(), name.c_str());
+        is_named->release();
+        run(name, what);
+    }).detach();
+    is_named->acquire();
 }
 
 struct delayed_call::shared {

@@ -138,7 +138,10 @@ GAUDI_CHILD(puts_beside_a_framework)
         const ipc_peer other; /* with another card */
         const unpacked_key key(other.device.key);
         const endpoint to{s.tl->make_ep(other.address), key.rkey()};
-        EXPECT_EQ(UCS_OK, to.put_short("", 1, other.device.address));
+        counted_completion done;
+        EXPECT_EQ(UCS_OK, s.end(to.put_zcopy(s.memory.address, 8,
+                                             other.device.address, &done),
+                                done));
         uct_ep_destroy(to.ep);
     }
     const auto told = take_logs();
