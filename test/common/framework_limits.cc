@@ -227,7 +227,7 @@ const limit limits_over_host[] = {
       "dmabuf.a_range_of_another_process_is_read_and_written",
       "dmabuf_settings.imports_of_several_cards_do_not_meet",
       "over/interruptions.*/pcie_*", "over/killed_users.*/pcie",
-      "owner_flush.*", "ports_way.leaves_imported_memory_to_other_ways",
+      "owner_flush.*",
       "program_imports.keep_the_cards_open_that_ucx_has_closed",
       "program_ipc.moves_registered_host_memory_without_staging",
       "over/program_ipc_between.*/pcie",

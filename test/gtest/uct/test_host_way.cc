@@ -234,6 +234,8 @@ TEST_IN_CHILD(ports_way, moves_all_by_a_peer_that_polls, over_ports("polls"))
 /* Which engines reach, and no ports. */
 TEST_IN_CHILD(ports_way, leaves_imported_memory_to_other_ways,
               {{{"UCX_GAUDI_IPC_ROUTES", "ports,pcie,host"},
+                {"UCX_GAUDI_IPC_P2P", "y"},
+                {"HLTHUNK_EMU_P2P", ""},
                 {"HLTHUNK_EMU_PORTS", "y"},
                 {"HLTHUNK_EMU_IMPORT", "y"}}})
 {
