@@ -49,7 +49,8 @@ bool have_links(const card &own, const card &peer, const std::string &no_ports,
             (each.end.leads_to == shim::port_end::kind::card) &&
             (each.end.module_id == peer.module_id);
         all += leads_there ? 1 : 0;
-        up += (leads_there && each.is_up) ? 1 : 0;
+        const bool may_be_up = each.is_up || each.state.empty();
+        up += (leads_there && may_be_up) ? 1 : 0;
     }
     why_p = !no_ports.empty() && (up > 0) ? no_ports
             : (up > 0)  ? std::to_string(up) + " links, if HCL of a framework "

@@ -416,6 +416,7 @@ TEST_F(made_up_machine, takes_ports_where_a_link_is_up)
     const auto link_to = [](unsigned card, bool is_up) {
         gaudi::shim::port_link made;
         made.is_up = is_up;
+        made.state = is_up ? "LinkUp" : "Polling";
         made.end   = {port_end::kind::card, card, 0};
         return made;
     };
@@ -429,6 +430,10 @@ TEST_F(made_up_machine, takes_ports_where_a_link_is_up)
     EXPECT_EQ("no link is up", found.pairs[1].why);
     EXPECT_EQ("no port leads there in a box HLS-2", found.pairs[2].why);
     EXPECT_STREQ("host", found.pairs[2].name());
+    found.cards[0].links.back().state.clear(); /* sysfs does not tell */
+    found.pairs.clear();
+    launcher::add_pairs(where.sys, true, found);
+    EXPECT_EQ("1 links, if HCL of a framework leaves them", found.pairs[1].why);
     found.pairs.clear();
     found.no_ports = "no libhbl.so";
     launcher::add_pairs(where.sys, true, found);
