@@ -8,10 +8,27 @@ namespace launcher {
 
 namespace shim = gaudi::shim;
 
+/* Whether the card has one; the software Gaudi shows none in sysfs. */
+static bool has_device(const shim::verbs_library &verbs,
+                       const std::string &name)
+{
+    int count         = 0;
+    ibv_device **list = verbs.ibv_get_device_list(&count);
+    bool found        = false;
+    for (int i = 0; (list != nullptr) && (i < count); ++i) {
+        found |= (name == verbs.ibv_get_device_name(list[i]));
+    }
+    if (list != nullptr) {
+        verbs.ibv_free_device_list(list);
+    }
+    return found;
+}
+
 void add_links(const shim::driver &driver, report &all)
 {
     const shim::library &lib = driver.lib();
-    all.no_ports             = shim::verbs_library(lib).reason();
+    const shim::verbs_library verbs(lib);
+    all.no_ports = verbs.reason();
     for (card &one : all.cards) {
         hlthunk_hw_ip_info info{};
         const int fd =
@@ -26,6 +43,10 @@ void add_links(const shim::driver &driver, report &all)
             one.links    = shim::list_links(ports, all.sys, one.number);
         }
         lib.hlthunk_close(fd);
+        const std::string device = shim::verbs_device(one.number);
+        if (all.no_ports.empty() && !has_device(verbs, device)) {
+            all.no_ports = "there is no verbs device " + device;
+        }
     }
 }
 
