@@ -379,6 +379,11 @@ TEST_F(info, tells_over_which_wire_each_pair_of_cards_goes)
               R"("cards":[[0,1]]}])",
               parsed_json(wished.output).at({"pairs"}));
     EXPECT_EQ("[]", parsed_json(look({"--json"}).output).at({"pairs"}));
+    const process_result ports =
+        look({"--emulate=2", "--json"}, {{"HLTHUNK_EMU_PORTS", "y"}});
+    EXPECT_EQ(R"([{"way":"ports","why":"3 links, if HCL of a framework )"
+              R"(leaves them","cards":[[0,1]]}])",
+              parsed_json(ports.output).at({"pairs"}));
 }
 
 TEST_F(info, finds_routes_that_are_none)
