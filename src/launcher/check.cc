@@ -135,7 +135,7 @@ subject make_pair(const subject &of, const report &found, const card &one,
     both.bus_id      = one.bus_id;
     both.peer_bus_id = other.bus_id;
     const std::pair names(*one.name, *other.name);
-    for (const pair_group &group : found.pairs) {
+    for (const pair_group &group : found.pairs_without_ports) {
         for (const auto &[a, b] : group.pairs) {
             if ((names == std::pair(a, b)) || (names == std::pair(b, a))) {
                 both.over_pcie = (group.way == gaudi::shim::wire::pcie);

@@ -81,6 +81,7 @@ struct report {
     std::vector<card> cards;
     std::string no_ports; /**< why the transports can use none */
     std::vector<pair_group> pairs;
+    std::vector<pair_group> pairs_without_ports; /**< where none can be used */
     found_ucx ucx;
     std::string module;                 /**< for that UCX; empty: none fits */
     std::vector<ucx_release> installed; /**< releases that have one */

@@ -82,7 +82,35 @@ pair_group choose(const std::vector<wire> &order, const card &own,
             return {{}, one, why};
         }
     }
-    return {{}, std::nullopt, why};
+    return {
+        {}, std::nullopt, why.empty() ? std::string("not in ") + routes : why};
+}
+
+/* Add the ways of all pairs, in one order of preference. */
+void add_ways(const std::vector<wire> &order, peer_to_peer wish,
+              const std::string &sys, bool can_import, const report &all,
+              std::vector<pair_group> &ways)
+{
+    for (auto own = all.cards.begin(); own != all.cards.end(); ++own) {
+        for (auto peer = own + 1; peer != all.cards.end(); ++peer) {
+            if (!own->name.has_value() || !peer->name.has_value()) {
+                continue;
+            }
+            const pair_group found = choose(
+                order, *own, *peer, all.no_ports,
+                can_import
+                    ? shim::find_pcie_path(sys, own->bus_id, peer->bus_id, wish)
+                    : shim::pcie_path{false, "the kernel's driver cannot "
+                                             "import dma-bufs"});
+            auto same = std::ranges::find_if(ways, [&](const auto &one) {
+                return (one.way == found.way) && (one.why == found.why);
+            });
+            if (same == ways.end()) {
+                same = ways.insert(same, found);
+            }
+            same->pairs.emplace_back(*own->name, *peer->name);
+        }
+    }
 }
 
 } // namespace
@@ -102,27 +130,12 @@ void add_pairs(const std::string &sys, bool can_import, report &all)
                    " is not auto, y or n",
                all);
     }
-    for (auto own = all.cards.begin(); own != all.cards.end(); ++own) {
-        for (auto peer = own + 1; peer != all.cards.end(); ++peer) {
-            if (!own->name.has_value() || !peer->name.has_value() ||
-                order.empty()) {
-                continue;
-            }
-            const pair_group found = choose(
-                order, *own, *peer, all.no_ports,
-                can_import
-                    ? shim::find_pcie_path(sys, own->bus_id, peer->bus_id, wish)
-                    : shim::pcie_path{false, "the kernel's driver cannot "
-                                             "import dma-bufs"});
-            auto same = std::ranges::find_if(all.pairs, [&](const auto &one) {
-                return (one.way == found.way) && (one.why == found.why);
-            });
-            if (same == all.pairs.end()) {
-                same = all.pairs.insert(same, found);
-            }
-            same->pairs.emplace_back(*own->name, *peer->name);
-        }
+    if (order.empty()) {
+        return;
     }
+    add_ways(order, wish, sys, can_import, all, all.pairs);
+    std::erase(order, wire::ports);
+    add_ways(order, wish, sys, can_import, all, all.pairs_without_ports);
 }
 
 } // namespace launcher
