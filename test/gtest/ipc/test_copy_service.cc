@@ -188,6 +188,7 @@ public:
     }
     ~waiting_client()
     {
+        EXPECT_EQ(0, eventfd_write(bell_[0].get(), 1)); /* what rings() took */
         server_.process.kill(SIGCONT);
         shim::dma_completion done;
         EXPECT_TRUE(eventually([&] { return queue_->poll(&done, 1) == 1; }));
