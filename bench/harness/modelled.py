@@ -23,6 +23,10 @@ CARDS_PER_UPLINK = 2
 # A card's own: those to another card, and to all others.
 PORTS = {"ports_of_pair": 3, "ports_of_card": 21}
 MODELLED_WAYS = ("ports",) + WAYS
+# SynapseAI alone drives it, without HCL, which would have the ports.
+GAUDI3 = {"HLTHUNK_EMU_ASIC": "gaudi3", "UCX_GAUDI_ENGINE": "synapse",
+          "INIT_HCCL_ON_ACQUIRE": "false", "ENABLE_EXPERIMENTAL_FLAGS": "true"}
+GAUDI3_PORT = 25  # GB/s
 # One process copies; two processes are busy; eight are, on cores for two.
 SLOWER, SLOWER_FOR_TWO, SLOWER_FOR_ALL = 100, 500, 5000
 # Ports of eight, which are so much faster; and of each to the next one.
@@ -164,14 +168,14 @@ def pair_result(case, way, size, time, wire, box):
                   PAIR_BAR if size >= PAIR_BAR_FROM else SHORTER_BARS.get(way))
 
 
-def puts_and_gets(run, box, way, **variables):
+def puts_and_gets(run, box, way, of="", **variables):
     """Many under way, and a short put until its bytes are visible."""
     times = shortest_times(run, f"^timing_(many_|{VISIBLE}/)", **by_way(way),
                            **variables)
     for case, wires in MANY:
         for name, time in times.items():
             if name.startswith(case):
-                yield pair_result(case, way, google.size_of(name), time,
+                yield pair_result(case + of, way, google.size_of(name), time,
                                   wires[way], box)
     if VISIBLE in times and way == "pcie":
         job = (box["doorbell"] + box["completion"]) * 1000 + 8 / box["from_card"]
@@ -271,5 +275,10 @@ def timing(run):
         yield from puts_and_gets(run, box, "ports", **variables)
         for way in MODELLED_WAYS:
             yield from messages(run, box, way, **variables)
+    box = box | {"port": GAUDI3_PORT / SLOWER_FOR_TWO}
+    with modelled(box) as variables:
+        folder = run.build / "lib" / "synapse"
+        yield from puts_and_gets(run, box, "ports", "_of_gaudi3", **variables,
+                                 **GAUDI3, LD_LIBRARY_PATH=str(folder))
     yield from all_to_alls(run)
     yield from ring(run)
