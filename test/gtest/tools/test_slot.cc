@@ -220,7 +220,9 @@ TEST_F(slot, does_not_reach_the_memory_types_of_perftest)
      * built with MPI has initialized that before, which may load UCX. */
     const process_result result =
         in_slot({"ucx_perftest", "-l", "-t", "tag_bw", "-m", "gaudi"},
-                {{"OMPI_MCA_pml", "ob1"}, {"OMPI_MCA_accelerator", "null"}});
+                {{"OMPI_MCA_pml", "ob1"},
+                 {"OMPI_MCA_accelerator", "null"},
+                 {"OMPI_MCA_op", "^gaudi"}});
     EXPECT_NE(0, result.exit_code);
     EXPECT_THAT(result.output,
                 HasSubstr(has_gaudi_type

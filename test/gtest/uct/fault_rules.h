@@ -228,6 +228,9 @@ inline expectation expected(const fault &what, const operation_rules &of,
     const told by =
         ((what.hits == imports) || (what.hits == maps)) ? by_call : of.errors;
     wanted.*by = error_of(what, beside_framework);
+    if (std::string_view(of.name) == "flush") { /* it has waited for the put */
+        wanted.completion = wanted.endpoint;
+    }
     return wanted;
 }
 

@@ -276,6 +276,25 @@ void operations::end_reached_flush(ucs_list_link_t &list, operation_kind what)
     }
 }
 
+/* An operation that had no completion to say so: the endpoint tells, and so do
+ * flushes that wait for it. */
+void operations::fail(flush_domain &domain, uint64_t sequence,
+                      ucs_status_t status)
+{
+    operation *op;
+    ucs_list_for_each(op, &domain.operations, in_domain)
+    {
+        if ((op->what == operation_kind::flush_domain) &&
+            (op->sequence > sequence)) {
+            op->status = status;
+        }
+    }
+    if (domain.failure == UCS_OK) {
+        domain.failure = status;
+        ucs_list_add_tail(&failed_, &domain.in_failed);
+    }
+}
+
 void operations::complete(operation &op)
 {
     uct_completion_t *completion = op.completion;
@@ -293,10 +312,8 @@ void operations::complete(operation &op)
     }
     /* What was given up is what its owner wanted. */
     if ((status != UCS_OK) && (status != UCS_ERR_CANCELED) &&
-        (completion == nullptr) && (domain != nullptr) &&
-        (domain->failure == UCS_OK)) {
-        domain->failure = status;
-        ucs_list_add_tail(&failed_, &domain->in_failed);
+        (completion == nullptr) && (domain != nullptr)) {
+        fail(*domain, op.sequence, status);
     }
     if ((domain != nullptr) && (completion != nullptr) &&
         (completion->count == 1) && (completion == domain->unheard_by)) {

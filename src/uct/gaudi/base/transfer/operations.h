@@ -182,6 +182,7 @@ private:
     [[nodiscard]] bool make_free(unsigned count);
     [[nodiscard]] bool has_landed(uint64_t sequence);
     void end(operation &op);
+    void fail(flush_domain &domain, uint64_t sequence, ucs_status_t status);
     void complete(operation &op);
     void end_reached_flush(ucs_list_link_t &list, operation_kind what);
 
