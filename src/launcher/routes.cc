@@ -68,10 +68,13 @@ pair_group choose(const std::vector<wire> &order, const card &own,
                   const card &peer, const std::string &no_ports,
                   const shim::pcie_path &path)
 {
+    const bool has_pcie = std::ranges::count(order, wire::pcie) > 0;
     std::string why;
     for (const wire one : order) {
         if (one == wire::host) {
-            why = why.empty() ? std::string("first in ") + routes : why;
+            why = !why.empty() ? why
+                  : has_pcie   ? std::string("first in ") + routes
+                               : std::string("PCIe is not in ") + routes;
             return {{}, one, why};
         }
         const bool is_there = (one == wire::ports)

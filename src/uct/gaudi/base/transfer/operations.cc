@@ -186,7 +186,8 @@ void operations::end(operation &op)
     op.has_ended = true;
     ucs_list_add_tail(&ended_, &op.in_queue);
     if (ucs_unlikely((op.status != UCS_OK) && (op.domain != nullptr) &&
-                     (op.completion != nullptr))) {
+                     (op.completion != nullptr) &&
+                     (op.what != operation_kind::flush_domain))) {
         op.domain->unheard          = op.status;
         op.domain->unheard_sequence = op.sequence;
         op.domain->unheard_by       = op.completion;
@@ -300,6 +301,8 @@ void operations::complete(operation &op)
     uct_completion_t *completion = op.completion;
     const ucs_status_t status    = op.status;
     flush_domain *domain         = op.domain;
+    const bool is_flush          = (op.what == operation_kind::flush_domain) ||
+                          (op.what == operation_kind::flush_all);
 
     if (op.what != operation_kind::flush_domain) {
         ucs_list_del(&op.in_all);
@@ -329,7 +332,7 @@ void operations::complete(operation &op)
 
     /* Last: it may start operations, and destroy endpoints. */
     if (completion != nullptr) {
-        if (ucs_unlikely(status != UCS_OK)) {
+        if (ucs_unlikely((status != UCS_OK) && !is_flush)) {
             show_failure(*completion, status);
         }
         uct_invoke_completion(completion, status);
