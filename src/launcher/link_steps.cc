@@ -271,8 +271,8 @@ std::string try_ports(const subject &with)
         end_step(verdict::absent, "there is no second card");
     }
     const std::string sys = driver_of(with).sysfs(with.where->sys);
-    if (!sys.empty() &&
-        !shim::has_verbs_device(sys, number_of(with, with.bus_id))) {
+    const unsigned number = number_of(with, with.bus_id);
+    if (!sys.empty() && !shim::has_verbs_device(sys, number)) {
         end_step(verdict::absent, "no verbs device of a card in sysfs");
     }
     doing("loading libhbl");
@@ -280,7 +280,8 @@ std::string try_ports(const subject &with)
     if (verbs.file().empty()) {
         end_step(verdict::absent, verbs.reason());
     }
-    if (verbs.reason().empty() && !verbs.has_devices()) {
+    if (verbs.reason().empty() &&
+        !verbs.has_device(shim::verbs_device(number))) {
         end_step(verdict::absent, "no verbs device of a card");
     }
     port_side one(with, with.bus_id, verbs);

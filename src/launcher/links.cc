@@ -8,22 +8,6 @@ namespace launcher {
 
 namespace shim = gaudi::shim;
 
-/* Whether the card has one; the software Gaudi shows none in sysfs. */
-static bool has_device(const shim::verbs_library &verbs,
-                       const std::string &name)
-{
-    int count         = 0;
-    ibv_device **list = verbs.ibv_get_device_list(&count);
-    bool found        = false;
-    for (int i = 0; (list != nullptr) && (i < count); ++i) {
-        found |= (name == verbs.ibv_get_device_name(list[i]));
-    }
-    if (list != nullptr) {
-        verbs.ibv_free_device_list(list);
-    }
-    return found;
-}
-
 void add_links(const shim::driver &driver, report &all)
 {
     const shim::library &lib = driver.lib();
@@ -44,7 +28,7 @@ void add_links(const shim::driver &driver, report &all)
         }
         lib.hlthunk_close(fd);
         const std::string device = shim::verbs_device(one.number);
-        if (all.no_ports.empty() && !has_device(verbs, device)) {
+        if (all.no_ports.empty() && !verbs.has_device(device)) {
             all.no_ports = "there is no verbs device " + device;
         }
     }

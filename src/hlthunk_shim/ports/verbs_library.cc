@@ -105,14 +105,18 @@ verbs_library::verbs_library(const library &driver)
     }
 }
 
-bool verbs_library::has_devices() const
+bool verbs_library::has_device(const std::string &name) const
 {
     int count          = 0;
+    bool found         = false;
     ibv_device **known = ibv_get_device_list(&count);
+    for (int i = 0; (known != nullptr) && (i < count); ++i) {
+        found |= (name == ibv_get_device_name(known[i]));
+    }
     if (known != nullptr) {
         ibv_free_device_list(known);
     }
-    return count > 0;
+    return found;
 }
 
 /* The structure is another one in HCL's header (abi.h): what was written tells

@@ -33,8 +33,9 @@ public:
     /** The file that was loaded. */
     [[nodiscard]] const std::string &file() const { return file_; }
 
-    /** Whether it shows the verbs device of any card. */
-    [[nodiscard]] bool has_devices() const;
+    /** Whether it shows a verbs device, as software cards have it that sysfs
+     *  shows none of. @pre reason() is empty. */
+    [[nodiscard]] bool has_device(const std::string &name) const;
 
     /**
      * Ask an open device for its ports.

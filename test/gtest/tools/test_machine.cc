@@ -397,6 +397,7 @@ TEST_F(made_up_machine, takes_the_ways_that_the_setting_names)
     for (const auto &[setting, expected] :
          {std::pair{"ports,pcie,host", "pcie for all 1: UCX_GAUDI_IPC_P2P=y"},
           {"host,pcie", "host for all 1: first in UCX_GAUDI_IPC_ROUTES"},
+          {"host", "host for all 1: PCIe is not in UCX_GAUDI_IPC_ROUTES"},
           {"ports,host", "host for all 1: the cards show no ports"},
           {"ports", "none for all 1: the cards show no ports"}}) {
         const scoped_variable order("UCX_GAUDI_IPC_ROUTES", setting);
