@@ -83,6 +83,34 @@ TEST_P(own_worker, gets_bytes_unchanged_and_nothing_else)
         over(what.tls.empty() ? "" : "gaudi_copy," + what.tls, what.proto));
 }
 
+class flushed_own_worker
+    : public transfers_within,
+      public ::testing::WithParamInterface<
+          std::tuple<const char *, const char *, const char *>> {};
+
+/* Also what waited for room when the flush began. With few chunks of staging
+ * memory nearly all do. */
+TEST_P(flushed_own_worker, has_all_bytes_and_copies_none_later)
+{
+    const auto &[proto, threshold, chunks]    = GetParam();
+    environment variables                     = over("gaudi_copy,sm", proto);
+    variables["UCX_ZCOPY_THRESH"]             = threshold;
+    variables["UCX_GAUDI_COPY_STAGING_COUNT"] = chunks;
+    expect_all_there({"worker", "flushed"}, variables);
+}
+
+INSTANTIATE_TEST_SUITE_P(of, flushed_own_worker,
+                         ::testing::Combine(::testing::ValuesIn(protocols()),
+                                            ::testing::Values("auto", "inf"),
+                                            ::testing::Values("3", "16")),
+                         [](const auto &info) {
+                             return std::string("proto_") +
+                                    std::get<0>(info.param) +
+                                    "_zcopy_threshold_" +
+                                    std::get<1>(info.param) + "_chunks_" +
+                                    std::get<2>(info.param);
+                         });
+
 using three_words = std::tuple<const char *, const char *, const char *>;
 
 /* Cards that come when UCP is open: it gets one, or the program does. */

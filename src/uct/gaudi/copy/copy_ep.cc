@@ -55,7 +55,12 @@ ucs_status_t transport::bear_failure(uct_ep_h ep, const side &to,
 ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned,
                                  uct_completion_t *comp) noexcept
 {
-    return to_iface(ep->iface)->engine->flush(&to_ep(ep)->domain, comp);
+    endpoint &self = *to_ep(ep);
+    if (self.pending.is_in_the_way()) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    self.pending.has_turn = false;
+    return to_iface(ep->iface)->engine->flush(&self.domain, comp);
 }
 
 ucs_status_t endpoint::open(const uct_ep_params_t &params)

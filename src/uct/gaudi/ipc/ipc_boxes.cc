@@ -341,7 +341,6 @@ ucs_status_t box_transport::find_remote(uct_ep_h ep, uct_rkey_t rkey,
                                         uct_completion_t *comp)
 {
     endpoint &self      = *to_ep(ep);
-    self.has_turn       = false;
     ucs_status_t status = self.super.status();
     remote_key *key     = to_remote_key(rkey);
     if (status != UCS_OK) {

@@ -80,15 +80,14 @@ struct endpoint_of {
 
     base::ucx_endpoint super;
     base::flush_domain domain{};
-    std::shared_ptr<Out> out;     /* nullptr: not open */
-    unsigned logged      = 0;     /* kinds of transfer that the log knows */
-    ucs_time_t next_look = 0;     /* when to see whether the peer is alive */
-    bool has_turn        = false; /* of a pending request, until it acts */
-    bool is_behind = false;  /* a message was refused: others wait, too, while
-                                there are pending requests */
-    uint64_t sent       = 0; /* up to the last message of this endpoint */
-    uint64_t awaited    = 0; /* messages that flushes wait, or waited for */
-    ucs_time_t patience = 0; /* until when one waits; 0 when none does */
+    std::shared_ptr<Out> out; /* nullptr: not open */
+    unsigned logged      = 0; /* kinds of transfer that the log knows */
+    ucs_time_t next_look = 0; /* when to see whether the peer is alive */
+    bool is_behind = false;   /* a message was refused: others wait, too, while
+                                 there are pending requests */
+    uint64_t sent       = 0;  /* up to the last message of this endpoint */
+    uint64_t awaited    = 0;  /* messages that flushes wait, or waited for */
+    ucs_time_t patience = 0;  /* until when one waits; 0 when none does */
     base::pending_group pending;
     ucs_list_link_t all; /* in the list of its interface */
 };

@@ -140,10 +140,7 @@ struct endpoint_operations : base::transport_base,
         if (!has_a_resource(ep)) {
             return UCS_ERR_NO_RESOURCE;
         }
-        ep.has_turn               = true;
-        const ucs_status_t status = req->func(req);
-        ep.has_turn               = false;
-        return status;
+        return req->func(req);
     }
 
     static ucs_status_t check_peer(uct_ep_h ep)
@@ -163,13 +160,13 @@ struct endpoint_operations : base::transport_base,
             engine_of(self).cancel(self.domain, UCS_ERR_CANCELED);
         }
         /* What waits comes before the flush, unless that has waited, too. */
-        if (!self.has_turn && !self.pending.empty()) {
+        if (self.pending.is_in_the_way()) {
             return UCS_ERR_NO_RESOURCE;
         }
         /* One request has one turn, whatever comes of it: UCP from 1.14 on
          * flushes again in the same callback, and what that completed would be
          * tried once more. */
-        const bool has_waited = std::exchange(self.has_turn, false);
+        const bool has_waited = std::exchange(self.pending.has_turn, false);
         if (!(flags & UCT_FLUSH_FLAG_CANCEL) &&
             !to_iface(ep->iface)->is_inherited() &&
             awaits_delivery(self, has_waited)) {
@@ -252,7 +249,7 @@ private:
         if (ucs_unlikely(self.super.status() != UCS_OK)) {
             return self.super.status();
         }
-        if (ucs_unlikely(self.is_behind) && !self.has_turn) {
+        if (ucs_unlikely(self.is_behind) && !self.pending.has_turn) {
             if (!self.pending.empty()) {
                 return UCS_ERR_NO_RESOURCE;
             }
@@ -276,8 +273,8 @@ private:
     {
         auto &self = *to_ep(ep);
         if (ucs_likely(status == UCS_OK)) {
-            self.has_turn = false;
-            self.sent     = self.out->sent();
+            self.pending.has_turn = false;
+            self.sent             = self.out->sent();
         } else if (status == UCS_ERR_NO_RESOURCE) {
             self.is_behind = true;
         } else if (status == UCS_ERR_ENDPOINT_TIMEOUT) {

@@ -53,7 +53,6 @@ void transport::log_way(uct_ep_h ep, bool is_put, const side &local,
 static ucs_status_t find_side(uct_ep_h ep, uct_rkey_t rkey, side &remote)
 {
     endpoint &self = *transport::to_ep(ep);
-    self.has_turn  = false;
     if (ucs_unlikely(self.out->is_closed())) {
         self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
     }

@@ -54,8 +54,7 @@ struct rma {
                                 uct_rkey_t rkey) noexcept
     {
         side remote(remote_addr);
-        const ucs_status_t status =
-            Transport::find_remote(ep, rkey, remote, nullptr);
+        const ucs_status_t status = begin(ep, rkey, remote, nullptr);
         if (ucs_unlikely(status != UCS_OK)) {
             return status;
         }
@@ -151,12 +150,20 @@ private:
         return reinterpret_cast<typename Transport::endpoint *>(ep)->domain;
     }
 
+    /* Whatever comes of it, a request that waited has had its turn. */
+    static ucs_status_t begin(uct_ep_h ep, uct_rkey_t rkey, side &remote,
+                              uct_completion_t *comp)
+    {
+        reinterpret_cast<typename Transport::endpoint *>(ep)->pending.has_turn =
+            false;
+        return Transport::find_remote(ep, rkey, remote, comp);
+    }
+
     static ucs_status_t find(uct_ep_h ep, bool is_put, const side &local,
                              size_t length, uct_rkey_t rkey, side &remote,
                              uct_completion_t *comp)
     {
-        const ucs_status_t status =
-            Transport::find_remote(ep, rkey, remote, comp);
+        const ucs_status_t status = begin(ep, rkey, remote, comp);
         if (ucs_likely(status == UCS_OK)) {
             Transport::log_way(ep, is_put, local, length, remote);
         }

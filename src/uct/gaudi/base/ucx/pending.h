@@ -24,7 +24,11 @@ namespace gaudi::base {
 struct pending_requests : ucs_arbiter_t {
     pending_requests() { ucs_arbiter_init(this); }
     ~pending_requests() { ucs_arbiter_cleanup(this); }
-    [[nodiscard]] bool empty() { return ucs_arbiter_is_empty(this); }
+    [[nodiscard]] bool empty() const { return waiting == 0; }
+
+    /** Those of endpoints that are being tried, too: the arbiter's own list
+     *  lacks them. */
+    unsigned waiting = 0;
 };
 
 /** Of an endpoint; purged before it goes. */
@@ -32,6 +36,13 @@ struct pending_group : ucs_arbiter_group_t {
     pending_group() { ucs_arbiter_group_init(this); }
     ~pending_group() { ucs_arbiter_group_cleanup(this); }
     [[nodiscard]] bool empty() { return ucs_arbiter_group_is_empty(this); }
+
+    /** Whether an operation that may not pass requests that wait has to wait,
+     *  too. */
+    [[nodiscard]] bool is_in_the_way() { return !has_turn && !empty(); }
+
+    /** A request is being tried, and has not started anything yet. */
+    bool has_turn = false;
 };
 
 template <typename Transport>
@@ -49,6 +60,7 @@ struct pending_functions {
                           UCT_PENDING_REQ_PRIV_LEN);
         uct_pending_req_arb_group_push(&group_of(ep), req);
         ucs_arbiter_group_schedule(&requests_of(ep), &group_of(ep));
+        ++requests_of(ep).waiting;
         return UCS_OK;
     }
 
@@ -59,8 +71,9 @@ struct pending_functions {
             uct_pending_purge_callback_t callback;
             void *argument;
         } taker{cb, arg};
-        const auto give = [](ucs_arbiter_t *, ucs_arbiter_group_t *,
+        const auto give = [](ucs_arbiter_t *all, ucs_arbiter_group_t *,
                              ucs_arbiter_elem_t *elem, void *to) {
+            --static_cast<pending_requests *>(all)->waiting;
             const auto &known = *static_cast<decltype(taker) *>(to);
             if (known.callback != nullptr) {
                 known.callback(ucs_container_of(elem, uct_pending_req_t, priv),
@@ -91,7 +104,7 @@ private:
         return reinterpret_cast<typename Transport::endpoint *>(ep)->pending;
     }
 
-    static ucs_arbiter_cb_result_t try_one(ucs_arbiter_t *,
+    static ucs_arbiter_cb_result_t try_one(ucs_arbiter_t *all,
                                            ucs_arbiter_group_t *group,
                                            ucs_arbiter_elem_t *elem,
                                            void *count) noexcept
@@ -99,14 +112,19 @@ private:
         using endpoint = typename Transport::endpoint;
         auto *ep       = ucs_container_of(static_cast<pending_group *>(group),
                                           endpoint, pending);
+        ep->pending.has_turn      = true;
         const ucs_status_t status = Transport::try_request(
             *ep, ucs_container_of(elem, uct_pending_req_t, priv));
+        ep->pending.has_turn = false;
         if ((status != UCS_OK) && (status != UCS_INPROGRESS)) {
             return UCS_ARBITER_CB_RESULT_RESCHED_GROUP;
         }
         ++*static_cast<unsigned *>(count);
-        return (status == UCS_OK) ? UCS_ARBITER_CB_RESULT_REMOVE_ELEM
-                                  : UCS_ARBITER_CB_RESULT_NEXT_GROUP;
+        if (status == UCS_INPROGRESS) {
+            return UCS_ARBITER_CB_RESULT_NEXT_GROUP;
+        }
+        --static_cast<pending_requests *>(all)->waiting;
+        return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
     }
 };
 
