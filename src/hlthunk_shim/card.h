@@ -27,9 +27,29 @@ enum class dma_direction { host_to_device, device_to_host, device_to_device };
 
 inline constexpr size_t dma_directions = 3;
 
+/** 256 TiB of addresses that no generation of cards uses, for device memory of
+ *  others which no card of the process reaches. */
+inline constexpr uint64_t unreachable_memory = 0x4001000000000000;
+
 /** What a x16 slot leaves for data each way, bytes/second. */
 inline constexpr double gen4_bandwidth = 25000.0 * (1 << 20);
 inline constexpr double gen5_bandwidth = 50000.0 * (1 << 20);
+
+/**
+ * Whether an address can be one of device memory: of a Gaudi2 or Gaudi3
+ * (DRAM_PHYS_BASE in specs/gaudi2/gaudi2.h and specs_h9/gaudi3/gaudi3.h of
+ * HabanaAI/Intel_Gaudi3_Software, and the end of the range of virtual
+ * addresses that begins there), of a dma-buf imported among a card's addresses
+ * of host memory, which have bit 63, or one of @ref unreachable_memory. All
+ * others are host memory: programs keep tags in bits 57 to 62 of pointers, as
+ * the linear address masking of x86-64 lets them.
+ */
+[[nodiscard]] constexpr bool may_be_device_memory(uint64_t address)
+{
+    const uint64_t part = address >> 48;
+    return (part == 0x1001) || (part == 0x0201) ||
+           (part == unreachable_memory >> 48) || ((address >> 63) != 0);
+}
 
 /** What is known of an open card beyond its name: all that differs between
  *  generations and matters above. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The steps of one card, but for those over its links. */
 #include "launcher/tried_card.h"
-#include "util/addresses.h"
 
 #include <algorithm>
 #include <bit>
@@ -108,7 +107,7 @@ std::string try_open(const subject &with)
                   (card.page() <= knows.memory_bytes),
               "pages of " + std::to_string(card.page()) + " bytes in " +
                   std::to_string(knows.memory_bytes) + " cannot be");
-    must_hold(knows.memory_start >= gaudi::util::host_address_end,
+    must_hold(shim::may_be_device_memory(knows.memory_start),
               "memory from " + to_hex(knows.memory_start) +
                   " on could be memory of the host");
     if (lib.hlthunk_get_device_status_info != nullptr) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "program/program_ipc.h"
 
+#include "hlthunk_shim/card.h"
 #include "program/program_memory.h"
 #include "program/ucx_gaudi.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
@@ -13,11 +14,8 @@ namespace gaudi {
 
 namespace {
 
-/* Addresses of what is opened. No generation of cards has memory there, nor
- * maps host memory there; above util::host_address_end, below what Gaudi2 has
- * for host memory (0xfff0...). A page between two ranges keeps them apart. */
-constexpr uint64_t first_address = uint64_t{0x40} << 56;
-constexpr uint64_t address_bytes = uint64_t{0x20} << 56;
+/* Of what is opened. A page between two ranges keeps them apart. */
+constexpr uint64_t address_bytes = uint64_t{1} << 48;
 constexpr uint64_t page          = 4096;
 
 uint64_t occupied(size_t length)
@@ -29,7 +27,7 @@ uint64_t occupied(size_t length)
 
 program_ipc::program_ipc()
 {
-    addresses_.add(first_address, address_bytes);
+    addresses_.add(shim::unreachable_memory, address_bytes);
 }
 
 void program_ipc::forget_freed_locked()
@@ -167,7 +165,7 @@ ucs_status_t program_ipc::close(uint64_t address)
 opened_ptr program_ipc::find(const void *address, size_t length)
 {
     const auto start = reinterpret_cast<uintptr_t>(address);
-    if (start - first_address >= address_bytes) {
+    if (start - shim::unreachable_memory >= address_bytes) {
         return nullptr;
     }
     const std::lock_guard<std::mutex> guard(lock_);

@@ -27,7 +27,7 @@ constexpr int populate_write = 23;
 
 bool is_host(uint64_t address)
 {
-    return address < util::host_address_end;
+    return !may_be_device_memory(address);
 }
 
 /* Memory of synHostMalloc is a shared anonymous mapping

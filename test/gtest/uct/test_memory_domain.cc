@@ -422,6 +422,28 @@ TEST_F(detection, host_memory_is_not_ours)
     EXPECT_EQ(UCS_ERR_INVALID_ADDR, uct_md_mem_query(md, nullptr, 0, &attr));
 }
 
+TEST_F(detection, tags_in_a_pointer_do_not_make_it_device_memory)
+{
+    char byte           = 0;
+    const auto untagged = reinterpret_cast<uintptr_t>(&byte);
+    /* Bits 57 to 62, as linear address masking has it; and one of one's own. */
+    std::vector<uint64_t> tags = {uint64_t{1} << 56};
+    for (uint64_t tag = 1; tag < 64; ++tag) {
+        tags.push_back(tag << 57);
+    }
+    for (const uint64_t tag : tags) {
+        void *tagged = reinterpret_cast<void *>(untagged | tag);
+        uct_md_mem_attr_t attr{};
+        ucs_memory_type_t type;
+        attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE;
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR, uct_md_mem_query(md, tagged, 1, &attr))
+            << tagged;
+        EXPECT_EQ(UCS_ERR_INVALID_ADDR,
+                  uct_md_detect_memory_type(md, tagged, 1, &type))
+            << tagged;
+    }
+}
+
 TEST_F(detection, a_device_address_is_never_called_host_memory)
 {
     /* Not allocated, but the CPU must keep off all the same. */

@@ -68,12 +68,11 @@ public:
     }
 
     /** Whether an address can only be a device address, also when no card is
-     *  open. The one place that knows: a card whose memory lies among host
-     *  pointers (capabilities::memory_start) needs its range kept free of host
-     *  memory, and a second look here. */
+     *  open. A card whose memory lies among host pointers needs its range kept
+     *  free of host memory, and a second look here. */
     [[nodiscard]] static bool is_device(uint64_t address)
     {
-        return address >= util::host_address_end;
+        return shim::may_be_device_memory(address);
     }
     [[nodiscard]] static bool is_device(const void *address)
     {
@@ -84,10 +83,11 @@ public:
      *  that can be device memory's, and does not wrap around. */
     [[nodiscard]] static bool is_plausible(const void *address, size_t length)
     {
-        const auto start = reinterpret_cast<uintptr_t>(address);
-        const uint64_t limit =
-            is_device(address) ? UINT64_MAX : util::host_address_end;
-        return length <= limit - start;
+        const auto start    = reinterpret_cast<uintptr_t>(address);
+        const uint64_t last = is_device(address)
+                                  ? UINT64_MAX - 1
+                                  : (start | (util::host_address_end - 1));
+        return length <= last - start + 1;
     }
 
     /* --- looking up --------------------------------------------------------*/
