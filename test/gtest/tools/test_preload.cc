@@ -99,6 +99,53 @@ TEST_F(preload, leaves_the_wrappers_of_others_in_place)
     EXPECT_THAT(output, HasSubstr("gaudi_cpy"));
 }
 
+class settings_of_programs : public tools {
+protected:
+    /* Of a program that sets variables first thing in main. */
+    [[nodiscard]] process_result run_setting(const arguments &variables) const
+    {
+        return run(joined({GAUDI_TOOLS_DIR "/ucp_endpoints", "set"}, variables),
+                   with({{"LD_PRELOAD", preloaded_name()}}));
+    }
+};
+
+TEST_F(settings_of_programs, count_as_those_of_the_environment)
+{
+    const process_result result =
+        run_setting({"UCX_GAUDI_DRIVER=emulator", "UCX_GAUDI_DEVICES=0,1",
+                     "UCX_GAUDI_COPY_STAGING_COUNT=4"});
+    EXPECT_TRUE(is_quiet_success(
+        result, {"/gaudi0", "/gaudi1", "gaudi_ipc", "all well"}));
+    EXPECT_THAT(result.output, Not(HasSubstr("gaudi2")));
+}
+
+TEST_F(settings_of_programs, that_nothing_uses_are_no_unused_variables)
+{
+    const process_result result = run_setting(
+        {"UCX_GAUDI_COPY_STAGING_COUNT=4", "UCX_GAUDI_IPC_STAGING_COUNT=4"});
+    EXPECT_TRUE(is_quiet_success(result, {"all well"}));
+    EXPECT_THAT(result.output, Not(HasSubstr("gaudi_cpy")));
+}
+
+TEST_F(settings_of_programs, that_are_not_valid_leave_no_card)
+{
+    const process_result result =
+        run_setting({"UCX_GAUDI_DRIVER=emulator", "UCX_GAUDI_ENGINE=foo"});
+    EXPECT_TRUE(exited_with(0, result,
+                            {"UCX_GAUDI_ENGINE=foo is not valid", "all well"},
+                            {"gaudi_cpy"}));
+    EXPECT_TRUE(has_lines(1, "is not valid", result));
+}
+
+TEST_F(settings_of_programs, say_what_comes_too_late)
+{
+    const process_result result = run_setting(
+        {"UCX_GAUDI_DRIVER=emulator", "UCX_GAUDI_MEMORY_TYPE=late"});
+    EXPECT_TRUE(exited_with(
+        0, result,
+        {"UCX_GAUDI_MEMORY_TYPE=late comes too late", "gaudi_copy"}));
+}
+
 /* Without UCM's hooks, which hide dlopen from other wrappers. */
 TEST_F(preload, opens_no_files_for_each_allocation)
 {

@@ -6,6 +6,8 @@
  *        ucp_endpoints reopen COUNT  one after the other, while the worker that
  *                                    they go to makes no progress
  *        ucp_endpoints signal        arming and signalling, without progress
+ *        ucp_endpoints set NAME=VALUE...  a worker, and variables that the
+ *                                    program sets before it calls UCP
  *        ucp_endpoints own LIST [PREFIX]  one to the own worker, with
  * transports that the program chooses by itself: LIST, unless it is empty, and
  * variables of PREFIX
@@ -16,6 +18,7 @@
 #include "gtest/tools/peer/side.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include <poll.h>
@@ -166,11 +169,18 @@ int main(int argc, char **argv)
         open_one_after_the_other(static_cast<unsigned>(std::stoul(argv[2])));
     } else if ((argc == 2) && (what == "signal")) {
         be_signalled();
+    } else if ((argc >= 3) && (what == "set")) {
+        for (int i = 2; i < argc; ++i) {
+            putenv(argv[i]);
+        }
+        context of;
+        ucp_context_print_info(of.get(), stdout);
+        worker one(of, UCS_THREAD_MODE_SINGLE);
     } else if ((argc >= 3) && (argc <= 4) && (what == "own")) {
         choose_transports(argv[2], argv[3]);
     } else {
         die("usage", "ucp_endpoints open COUNT | reopen COUNT | signal | "
-                     "own LIST [PREFIX]");
+                     "set NAME=VALUE... | own LIST [PREFIX]");
     }
     std::printf("all well\n");
     return 0;

@@ -80,6 +80,9 @@ shim::driver_options options()
 
 std::unique_ptr<const shim::driver> load()
 {
+    if (!is_config_valid()) {
+        return nullptr;
+    }
     std::string wanted = config().driver;
     /* Also where a file that UCX has read says so: UCX takes one from the
      * caller's folder. */

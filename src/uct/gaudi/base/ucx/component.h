@@ -35,6 +35,9 @@ struct component_functions {
     {
         const ucs_status_t status = guarded(
             [] { return Domain::is_available() ? UCS_OK : UCS_ERR_NO_DEVICE; });
+        if (status != UCS_OK) {
+            mark_tables_used(*component);
+        }
         return (status == UCS_OK)
                    ? uct_md_query_single_md_resource(component, resources_p,
                                                      num_resources_p)
@@ -362,6 +365,18 @@ struct component_functions {
     }
 
 private:
+    /* UCX parses the tables of a component that has a domain, and warns about
+     * variables of tables that it never parsed. */
+    static void mark_tables_used(uct_component_t &own)
+    {
+        uct_tl_t *tl;
+        mark_variables_used(own.md_config);
+        ucs_list_for_each(tl, &own.tl_list, list)
+        {
+            mark_variables_used(tl->config);
+        }
+    }
+
     static bool is_quiet(unsigned flags)
     {
         return (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0;

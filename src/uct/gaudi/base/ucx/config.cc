@@ -12,7 +12,10 @@ namespace gaudi::base {
 
 namespace {
 
+/* As the environment was when the module was loaded, then when the first
+ * caller asked. */
 global_config parsed{};
+bool is_good = false;
 
 /* As engine_choice. */
 const char *engines[] = {"auto", "cs", "synapse", nullptr};
@@ -146,22 +149,54 @@ ucs_log_func_rc_t tell_of_value(const char *, unsigned, const char *,
 
 } // namespace
 
-bool init_config()
+/* @return Whether all values are valid; else those that are not have been
+ *         logged, and have their defaults. */
+static bool parse(global_config &values)
 {
-    ucs_list_add_tail(&ucs_config_global_list, &entry.list);
     ucs_log_push_handler(tell_of_value);
     of_parser       = complaints::drop;
-    const bool good = (fill_config(&parsed, entry, false) == UCS_OK);
+    const bool good = (fill_config(&values, entry, false) == UCS_OK);
     if (!good) {
         /* Once more, for all that is wrong, and for values that are good. */
         of_parser = complaints::name;
-        if (fill_config(&parsed, entry, true) != UCS_OK) {
+        if (fill_config(&values, entry, true) != UCS_OK) {
             ucs_fatal("gaudi: the UCX_GAUDI_* variables have no defaults");
         }
     }
     of_parser = complaints::let;
     ucs_log_pop_handler();
     return good;
+}
+
+/* What the program has set since the module was loaded counts, too: UCX reads
+ * its own variables in ucp_init. The memory type alone has been taken. */
+static const global_config &parse_again()
+{
+    global_config now{};
+    if (!is_good) {
+        return parsed; /* logged when the module was loaded */
+    }
+    is_good = parse(now);
+    if (std::strcmp(now.memory_type, parsed.memory_type) != 0) {
+        ucs_warn("UCX_GAUDI_MEMORY_TYPE=%s comes too late and is not used (set "
+                 "it before the program starts)",
+                 util::to_printable(now.memory_type).c_str());
+    }
+    ucs_config_parser_release_opts(&parsed, table);
+    parsed = now;
+    return parsed;
+}
+
+bool init_config()
+{
+    ucs_list_add_tail(&ucs_config_global_list, &entry.list);
+    is_good = parse(parsed);
+    return is_good;
+}
+
+const char *memory_type_at_load()
+{
+    return parsed.memory_type;
 }
 
 void mark_variables_used(ucs_config_global_list_entry_t &table)
@@ -174,7 +209,14 @@ void mark_variables_used(ucs_config_global_list_entry_t &table)
 
 const global_config &config()
 {
-    return parsed;
+    static const global_config &now = parse_again();
+    return now;
+}
+
+bool is_config_valid()
+{
+    (void)config();
+    return is_good;
 }
 
 bool is_auto_bandwidth(double bandwidth)

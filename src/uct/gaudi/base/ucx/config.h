@@ -2,7 +2,9 @@
 /**
  * The process-wide variables, UCX_GAUDI_*.
  *
- * Parsed once at load, before UCX looks for variables that nobody used.
+ * Parsed at load, since UCX warns of variables that nobody used and wants to
+ * know the memory type by then, and at the first use, which is when a program
+ * has set what it sets by itself.
  */
 #pragma once
 
@@ -63,17 +65,22 @@ ucs_status_t fill_config(void *values, Entry &from, bool ignore_errors)
 }
 
 /** Register the table with UCX and parse it. Called once, at load.
- *  @return false for a value that cannot be parsed, which was logged: what is
- *  @ref config has its default then. */
+ *  @return false for a value that cannot be parsed, which was logged. */
 [[nodiscard]] bool init_config();
 
-/** Parse the variables of a table once. UCX parses the tables of a component
- *  when a card is there, and warns about variables of tables that it never
- *  parsed. Values that cannot be parsed are left for that time. */
+/** UCX_GAUDI_MEMORY_TYPE, behind @ref init_config and before @ref config. */
+const char *memory_type_at_load();
+
+/** Parse the variables of a table, so that UCX does not warn about them. Values
+ *  that cannot be parsed are left for when it parses them itself. */
 void mark_variables_used(ucs_config_global_list_entry_t &table);
 
-/** The parsed values. */
+/** The values, from the first call on. One that cannot be parsed, which was
+ *  logged, has its default. Any thread. */
 const global_config &config();
+
+/** Whether all values could be parsed: else there are no cards. */
+bool is_config_valid();
 
 /** Whether a bandwidth that UCX has parsed is "auto". */
 bool is_auto_bandwidth(double bandwidth);

@@ -126,7 +126,7 @@ void take(ucs_memory_type_t type)
 
 bool init_memory_type()
 {
-    const char *wanted = config().memory_type;
+    const char *wanted = memory_type_at_load();
     const bool any     = (std::strcmp(wanted, "auto") == 0);
     bool known         = any;
     std::string names; /* of those that this release has */

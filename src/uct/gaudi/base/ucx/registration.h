@@ -56,8 +56,6 @@ void register_component()
         is_complete(tl.name, "uct_iface_ops_t", functions::operations) &&
         is_complete(tl.name, "uct_iface_internal_ops_t",
                     functions::internal_operations)) {
-        mark_variables_used(own.md_config);
-        mark_variables_used(tl.config);
         uct_component_register(&own);
         if constexpr (Domain::comes_first && ucx_has_own_module) {
             ucs_list_del(&own.list);
