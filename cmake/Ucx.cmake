@@ -237,6 +237,10 @@ if(UCX_RELEASE STREQUAL _ucx_installed_release AND
       ERROR_VARIABLE _ucx_error OUTPUT_QUIET)
     # A second configure run may have put it there meanwhile.
     if(NOT EXISTS "${_ucx_tree}")
+      # Another XDG_CACHE_HOME is to count when configured again.
+      if(UCX_SOURCE_CACHE STREQUAL "${_ucx_cache}")
+        unset(UCX_SOURCE_CACHE CACHE)
+      endif()
       message(FATAL_ERROR "${_ucx_error}UCX's private headers are missing. "
         "Pass -DUCX_SOURCE_DIRS=<source tree of UCX "
         "${UCX_INSTALLED_VERSION}>, or mend what the message above names and "

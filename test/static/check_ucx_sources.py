@@ -60,15 +60,15 @@ def make_tree(place, name, version):
     return tree
 
 
-def configure(place, *options, **environment):
+def configure(place, *options, build=None, **environment):
     """Whether it works, and what it says on one line. The cache is the one in
     `place`, unless there is a changed environment that tells."""
     project = place / "project"
     if not environment:
         options = (f"-DUCX_SOURCE_CACHE={place}/cache", *options)
-    with tempfile.TemporaryDirectory(dir=place) as build:
-        result = run(["cmake", "-S", project, "-B", build, "-G", "Ninja",
-                      *options], env={**os.environ, **environment})
+    with tempfile.TemporaryDirectory(dir=place) as fresh:
+        result = run(["cmake", "-S", project, "-B", build or fresh, "-G",
+                      "Ninja", *options], env={**os.environ, **environment})
     return result.returncode == 0, re.sub(r"\s+", " ", result.stdout)
 
 
@@ -135,6 +135,14 @@ def check(place, installed):
     done, said = configure(place, HOME=f"{place}/home", XDG_CACHE_HOME="")
     if not done or f"in {kept}" not in said:
         yield f"an empty XDG_CACHE_HOME is none, but:\n{said}"
+    build = place / "unwritable first"
+    for environment, text in (
+            ({"HOME": f"{place}/project/user.c", "XDG_CACHE_HOME": ""},
+             f"put into {place}/project/user.c/.cache/ucx-gaudi (make room"),
+            ({"XDG_CACHE_HOME": f"{place}/home/.cache"}, f"in {kept}")):
+        _, said = configure(place, build=build, **environment)
+        if text not in said:
+            yield f"{environment} is not looked at again:\n{said}"
     done, said = configure(place, HOME="", XDG_CACHE_HOME="")
     if done or "Neither HOME nor XDG_CACHE_HOME is set" not in said:
         yield f"sources are looked for without HOME:\n{said}"
