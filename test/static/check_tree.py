@@ -17,9 +17,11 @@ of their license in their first two lines, unless REUSE.toml speaks for them.
 import os
 import re
 import sys
+import tempfile
+import time
 import tomllib
 
-from common import is_source, read, report, tree_files
+from common import is_source, read, report, run, tree_files
 
 LARGEST = 512 * 1024
 MOST_LINES = 450  # of a source file below src, without the tag,
@@ -83,9 +85,26 @@ def check_file(root, name, licensed):
             yield f"{name}:{number}: {SKIP} outside {SKIPS[0]}"
 
 
+def check_left_out(root):
+    """What lies about in a working copy is none of the tree: a report of
+    `ucx-gaudi check`, and what git was not told of."""
+    named = re.search(r'"(ucx-gaudi-check-.*?)"',
+                      read(root, "src/launcher/check_report.cc"))
+    left_out = time.strftime(named[1])
+    with tempfile.TemporaryDirectory() as place:
+        for name in ("kept.c", left_out, ".gitignore"):
+            with open(os.path.join(place, name), "w", encoding="utf-8") as file:
+                file.write(read(root, ".gitignore"))
+        for command in ("true", "git init -q && git add . && touch new.c"):
+            run(["sh", "-c", command], cwd=place).check_returncode()
+            if (found := tree_files(place)) != [".gitignore", "kept.c"]:
+                yield f"after '{command}' files of the tree are {found}"
+
+
 def main(root):
     names = tree_files(root)
     problems = [] if names else ["no file was found"]
+    problems += check_left_out(root)
     licensed = find_licensed(root)
     for name in names:
         problems += check_file(root, name, licensed)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What the checks of the tree share."""
 
+import fnmatch
 import json
 import os
 import re
@@ -10,19 +11,24 @@ import sys
 
 
 def tree_files(root):
-    """Files of the project: what git has or would add, else all there are."""
+    """Files of the project: what git tracks; without git all but what .gitignore
+    names."""
     listed = subprocess.run(
-        ["git", "-C", root, "ls-files", "-co", "--exclude-standard", "-z"],
+        ["git", "-C", root, "ls-files", "-z"],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    if listed.returncode == 0:
-        names = [os.fsdecode(name) for name in listed.stdout.split(b"\0")]
-    else:
-        names = []
+    names = [os.fsdecode(name) for name in listed.stdout.split(b"\0")]
+    if not listed.stdout:
+        ignored = [".git"] + [line.strip("/") for line in
+                              read(root, ".gitignore").splitlines()]
+
+        def others(found):
+            return [name for name in found
+                    if not any(fnmatch.fnmatch(name, one) for one in ignored)]
+
         for folder, folders, files in os.walk(root):
-            folders[:] = [f for f in folders if f not in ("build", ".git",
-                                                          "__pycache__")]
+            folders[:] = others(folders)
             names += [os.path.relpath(os.path.join(folder, name), root)
-                      for name in files]
+                      for name in others(files)]
     return sorted(name for name in set(names)
                   if name and os.path.isfile(os.path.join(root, name)))
 
