@@ -1,7 +1,25 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The installed UCX: UCX_INSTALLED_VERSION, UCX_INCLUDE_DIR, UCX_RUNTIME_DIR,
 # UCX_<lib>_LIBRARY, and what its ucx_info says of how it was built
-# (_ucx_installed_config).
+# (_ucx_installed_config). All are of one UCX, which CMAKE_PREFIX_PATH chooses.
+
+function(_ucx_forget)
+  get_filename_component(folder "${UCX_ucs_LIBRARY}" DIRECTORY)
+  if(UCX_RUNTIME_DIR STREQUAL folder)
+    unset(UCX_RUNTIME_DIR CACHE)
+  endif()
+  foreach(name INCLUDE_DIR INFO_EXECUTABLE ucp_LIBRARY uct_LIBRARY ucs_LIBRARY
+          ucm_LIBRARY)
+    unset(UCX_${name} CACHE)
+  endforeach()
+endfunction()
+
+# What an earlier run found may be of another CMAKE_PREFIX_PATH.
+find_program(_ucx_chosen ucx_info NO_SYSTEM_ENVIRONMENT_PATH
+  NO_CMAKE_SYSTEM_PATH NO_CACHE)
+if(_ucx_chosen AND NOT _ucx_chosen STREQUAL "${UCX_INFO_EXECUTABLE}")
+  _ucx_forget()
+endif()
 
 find_path(UCX_INCLUDE_DIR ucp/api/ucp.h)
 find_program(UCX_INFO_EXECUTABLE ucx_info)
@@ -20,11 +38,9 @@ foreach(lib ucp uct ucs ucm)
 endforeach()
 if(_ucx_missing)
   list(JOIN _ucx_missing "\n  " _ucx_missing)
-  message(FATAL_ERROR "No complete UCX is installed. Missing:\n  ${_ucx_missing}")
+  message(FATAL_ERROR "No complete UCX is installed. Missing:\n  ${_ucx_missing}\n"
+    "A UCX that has a folder of its own is found by CMAKE_PREFIX_PATH.")
 endif()
-get_filename_component(_ucx_directory "${UCX_ucs_LIBRARY}" DIRECTORY)
-set(UCX_RUNTIME_DIR "${_ucx_directory}" CACHE PATH
-    "Where UCX's libraries are on the system that the build is for")
 
 # Without the caller's settings of UCX: some of them print lines of their own.
 set(_ucx_run_info sh -c
@@ -38,6 +54,57 @@ if(NOT _ucx_rc EQUAL 0 OR NOT _ucx_info MATCHES
     "${_ucx_info}${_ucx_error}")
 endif()
 set(UCX_INSTALLED_VERSION "${CMAKE_MATCH_1}.${CMAKE_MATCH_2}.${CMAKE_MATCH_3}")
+
+# With a second UCX in PATH, ucx_info may be of that one, and the rest not.
+function(_ucx_check_that_it_is_one)
+  set(CMAKE_CROSSCOMPILING_EMULATOR "") # the libraries are those found here
+  try_run(status compiles
+    SOURCE_FROM_CONTENT ucx_versions.c "
+#include <stdio.h>
+#include <ucp/api/ucp.h>
+int main(void)
+{
+    printf(\"%d.%d;%s\", UCP_API_MAJOR, UCP_API_MINOR, ucp_get_version_string());
+    return 0;
+}"
+    NO_CACHE CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${UCX_INCLUDE_DIR}"
+    LINK_LIBRARIES "${UCX_ucp_LIBRARY}" "${UCX_uct_LIBRARY}"
+      "${UCX_ucs_LIBRARY}" "${UCX_ucm_LIBRARY}"
+    COMPILE_OUTPUT_VARIABLE error RUN_OUTPUT_VARIABLE versions)
+  string(REGEX MATCH "^[0-9]+\\.[0-9]+" release "${UCX_INSTALLED_VERSION}")
+  if(versions STREQUAL "${release};${UCX_INSTALLED_VERSION}")
+    return()
+  endif()
+  set(headers "the headers in ${UCX_INCLUDE_DIR}")
+  set(library "${UCX_ucp_LIBRARY}")
+  set(program "${UCX_INFO_EXECUTABLE}")
+  _ucx_forget()
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "No program can be made of ${headers} and ${library}: "
+      "${error}")
+  endif()
+  list(POP_FRONT versions of_headers of_library)
+  cmake_path(GET program PARENT_PATH prefix)
+  cmake_path(GET prefix PARENT_PATH prefix)
+  message(FATAL_ERROR "${program} is UCX ${UCX_INSTALLED_VERSION}, ${headers} "
+    "are UCX ${of_headers}, and ${library} is UCX ${of_library}. Set "
+    "CMAKE_PREFIX_PATH to the folder of one UCX, such as "
+    "CMAKE_PREFIX_PATH=${prefix}.")
+endfunction()
+_ucx_check_that_it_is_one()
+find_program(_ucx_in_path ucx_info NO_CMAKE_PATH NO_CMAKE_ENVIRONMENT_PATH
+  NO_CACHE)
+if(_ucx_in_path)
+  file(REAL_PATH "${_ucx_in_path}" _ucx_in_path)
+  file(REAL_PATH "${UCX_INFO_EXECUTABLE}" _ucx_program)
+  if(NOT _ucx_in_path STREQUAL _ucx_program)
+    message(WARNING "This build is for the UCX of ${UCX_INFO_EXECUTABLE}. Tests "
+      "run ${_ucx_in_path}, which comes first in PATH: put the former there.")
+  endif()
+endif()
+get_filename_component(_ucx_directory "${UCX_ucs_LIBRARY}" DIRECTORY)
+set(UCX_RUNTIME_DIR "${_ucx_directory}" CACHE PATH
+    "Where UCX's libraries are on the system that the build is for")
 
 execute_process(COMMAND ${_ucx_run_info} -b
   OUTPUT_VARIABLE _ucx_installed_config RESULT_VARIABLE _ucx_rc)

@@ -20,12 +20,13 @@ from common import read, report, run
 FOREIGN = ["UCX_TLS", "UCX_NET_DEVICES", "UCX_LOG_LEVEL", "HLTHUNK_EMU_DEVICES",
            "HABANA_VISIBLE_DEVICES", "HLS_MODULE_ID", "GAUDI_MAPPING_TABLE",
            "OMPI_MCA_btl", "MPICH_CC", "GTEST_FILTER", "CTEST_PARALLEL_LEVEL",
-           "CMAKE_GENERATOR", "CMAKE_GENERATOR_PLATFORM", "CMAKE_PREFIX_PATH",
+           "CMAKE_GENERATOR", "CMAKE_GENERATOR_PLATFORM", "CMAKE_LIBRARY_PATH",
            "ASAN_OPTIONS", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS",
            "CPATH", "PKG_CONFIG_LIBDIR", "LD_LIBRARY_PATH", "PYTHONPATH",
            "PYTHONDONTWRITEBYTECODE", "PYTHON_UCX_GAUDI_LIBRARY"]
 HONOURED = ["HOME", "XDG_CACHE_HOME", "TMPDIR", "https_proxy",
             "CMAKE_BUILD_PARALLEL_LEVEL", "CMAKE_CXX_COMPILER_LAUNCHER",
+            "CMAKE_PREFIX_PATH", "PKG_CONFIG_PATH",
             "CCACHE_DIR", "GAUDI_TEST_HLTHUNK", "GAUDI_TEST_NO_SKIPS",
             "GAUDI_TEST_SETTINGS", "GAUDI_TEST_KERNEL"]
 
@@ -65,6 +66,14 @@ def check_environment(root):
     for name in HONOURED:
         if name not in left:
             yield f"scripts/environment clears {name}"
+
+
+def check_path(root):
+    """Programs are of the UCX that CMake finds."""
+    said = run(["bash", "-c", ". scripts/environment; echo $PATH"], cwd=root,
+               env=BARE | {"CMAKE_PREFIX_PATH": "/a b:/c"}).stdout
+    if said != f"/a b/bin:/c/bin:{BARE['PATH']}\n":
+        yield f"with CMAKE_PREFIX_PATH programs are looked for in {said}"
 
 
 def check_read_only(root):
@@ -174,7 +183,8 @@ def check_no_network(root):
 
 
 def main(root):
-    report([*check_environment(root), *check_read_only(root),
+    report([*check_environment(root), *check_path(root),
+            *check_read_only(root),
             *check_cdpath(root), *check_skips(root), *check_left_out(root),
             *check_failed(root), *check_no_network(root)],
            "the scripts let through what they should")

@@ -148,6 +148,52 @@ def check(place, installed):
         yield f"sources are looked for without HOME:\n{said}"
 
 
+def make_ucx(prefix):
+    """A UCX 1.18.9 that has what cmake/UcxInstalled.cmake looks at."""
+    for folder in ("bin", "include/ucp/api", "lib"):
+        (prefix / folder).mkdir(parents=True)
+    (prefix / "bin/ucx_info").write_text(
+        "#!/bin/sh\necho '# Library version: 1.18.9'\n"
+        "echo '#define ENABLE_MT 1'\n")
+    (prefix / "bin/ucx_info").chmod(0o755)
+    (prefix / "include/ucp/api/ucp.h").write_text(
+        "#define UCP_API_MAJOR 1\n#define UCP_API_MINOR 18\n"
+        "const char *ucp_get_version_string(void);\n")
+    for lib in ("ucp", "uct", "ucs", "ucm"):
+        run(["cc", "-shared", "-fPIC", "-xc", "-o", f"{prefix}/lib/lib{lib}.so",
+             "-"], input='const char *ucp_get_version_string(void) '
+                         '{ return "1.18.9"; }\n').check_returncode()
+    return prefix
+
+
+def check_mixture(place, installed):
+    """What is wrong with a second UCX in PATH, and with choosing it after all."""
+    other = make_ucx(place / "other ucx")
+    options = [f"-DUCX_SOURCE_DIRS={place}/here;{place}/new"]
+    in_path = {"PATH": f"{other}/bin:{os.environ['PATH']}"}
+    chosen = {"CMAKE_PREFIX_PATH": str(other)}
+    build = place / "mixed first"
+    for changes, right, text in (
+            (in_path, False, f"Set CMAKE_PREFIX_PATH to the folder of one UCX, "
+             f"such as CMAKE_PREFIX_PATH={other}."),
+            (in_path | chosen, True, "releases: 1.18;"),
+            (chosen, True, "which comes first in PATH"),
+            ({"CMAKE_PREFIX_PATH": ""}, True, "releases: 1.18;")):
+        done, said = configure(place, *options, build=build, **changes)
+        if done != right or text not in said:
+            yield (f"with {changes} beside UCX {installed} cmake does not say "
+                   f"'{text}':\n{said}")
+    broken = place / "broken headers"
+    (broken / "ucp/api").mkdir(parents=True)
+    (broken / "ucp/api/ucp.h").write_text("#error these are broken\n")
+    for headers, text in ((other / "include", "are UCX 1.18, and"),
+                          (broken, "No program can be made of the headers in")):
+        done, said = configure(place, *options, f"-DUCX_INCLUDE_DIR={headers}",
+                               CMAKE_PREFIX_PATH="")
+        if done or text not in said:
+            yield f"headers in {headers} are taken:\n{said}"
+
+
 def check_build(place, installed):
     """What is wrong with building, in a folder whose name is not plain, and with
     what is changed in a tree afterwards."""
@@ -275,7 +321,7 @@ def main(root):
         (place / "project/user.c").write_text(USER)
         installed = installed_version()
         report([*check_script(root, place), *check_what_to_type(root, place),
-                *check(place, installed),
+                *check(place, installed), *check_mixture(place, installed),
                 *check_build(place, installed)],
                "the build takes the source trees that it should")
 
