@@ -72,7 +72,9 @@ set(CPACK_DEBIAN_TRANSPORTS_PACKAGE_SUGGESTS
 set(_releases ${UCX_RELEASES})
 list(SORT _releases COMPARE NATURAL)
 list(GET _releases 0 _oldest)
-set(CPACK_DEBIAN_TRANSPORTS_PACKAGE_DEPENDS "libucx0 (>= ${_oldest})")
+# `ucx` is UCX's own package, and vendors', which the distribution's exclude.
+set(CPACK_DEBIAN_TRANSPORTS_PACKAGE_DEPENDS
+  "libucx0 (>= ${_oldest}) | ucx (>= ${_oldest})")
 list(JOIN _releases ", " _releases)
 set(CPACK_COMPONENT_TRANSPORTS_DESCRIPTION
   "Gaudi transports for the installed UCX
@@ -84,7 +86,7 @@ For UCX ${_releases}.")
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME ${GAUDI_PACKAGE_dev})
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-  "${GAUDI_PACKAGE_transports} (= ${_version}), libucx-dev")
+  "${GAUDI_PACKAGE_transports} (= ${_version}), libucx-dev | ucx")
 set(CPACK_DEBIAN_DEV_PACKAGE_SUGGESTS ${GAUDI_PACKAGE_emulator})
 set(CPACK_COMPONENT_DEV_DESCRIPTION
   "Gaudi transports for UCX, development files
