@@ -140,10 +140,12 @@ def check_completeness(prefix):
     page = plain_page(prefix, "man1/ucx-gaudi.1.gz")
     completion = (prefix / "share/bash-completion/completions/ucx-gaudi"
                   ).read_text()
-    for command in ("run", "env", "info"):
+    for command in ("run", "env", "info", "check", "wheel"):
         shown = run(prefix / "bin/ucx-gaudi", command, "--help")
         for option in set(re.findall(r"^ +(?:-\w,)?(--[a-z]+)", shown, re.M)):
-            expect(option in page, f"the man page has no {option}")
+            expect(option == "--help" or
+                   re.search(rf"^\.TP\n\.\w+ {option}\b", page, re.M),
+                   f"the man page has no entry {option}")
             expect(option in completion, f"the completion has no {option}")
 
 
