@@ -18,8 +18,14 @@ they do with the CPU, which cannot touch it: copy such data to the host first.
 Open MPI 5.0 does that itself, under the launcher.
 """
 
-import ucx_gaudi  # isort: skip  # before MPI, which opens UCX
-from mpi4py import MPI
+import sys
+
+try:
+    import ucx_gaudi  # isort: skip  # before MPI, which opens UCX
+    from mpi4py import MPI
+except ModuleNotFoundError as error:
+    sys.exit(f"{error} (PYTHONPATH=build/lib/python3/dist-packages, or that of "
+             "an installation, leads to ucx_gaudi; install python3-mpi4py)")
 
 COUNT = 1 << 20
 

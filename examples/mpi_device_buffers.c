@@ -14,16 +14,13 @@
  * has to be told to use UCX on any transport:
  *   mpiexec.mpich -genv LD_PRELOAD $PWD/build/lib/libucx_gaudi_preload.so ...
  *   mpiexec.openmpi -x LD_PRELOAD=$PWD/build/lib/libucx_gaudi_preload.so
- *       --mca pml ucx --mca osc ucx --mca opal_common_ucx_tls any ...
+ *       --mca pml ucx --mca osc ucx --mca opal_common_ucx_tls any
+ *       --mca opal_common_ucx_devices any --mca accelerator ^cuda,rocm ...
  *
- * MPI libraries pass the address on to UCX when they send, receive or broadcast
- * contiguous data. In reductions, MPI_Gather, MPI_Scatter, MPI_Allgather
- * without MPI_IN_PLACE, MPI_Alltoall, MPI_Sendrecv_replace, MPI_Bsend, MPI_Pack
- * and datatypes with holes they use the CPU, which cannot touch device memory:
- * the rank dies of SIGSEGV. Copy such data to host memory first
- * (ucx_gaudi_mem_copy). Open MPI 5.0 does that itself, under the launcher.
- *
- * MPI_Put and MPI_Get need UCX_PROTO_ENABLE=y.
+ * All MPI libraries take device memory in sends, receives and broadcasts of
+ * contiguous data, as here. docs/mpi.md says, library by library, in which
+ * other calls, and in which the CPU touches the memory, which ends the rank by
+ * SIGSEGV: copy such data to host memory first (ucx_gaudi_mem_copy).
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -14,11 +14,16 @@ is copied once. With UCX_LOG_LEVEL=info each step is a line of the log.
 ipc_matrix.c is the same in C.
 """
 
+import argparse
 import contextlib
 import multiprocessing
 import sys
 
-import ucx_gaudi
+try:
+    import ucx_gaudi
+except ModuleNotFoundError as error:
+    sys.exit(f"{error} (PYTHONPATH=build/lib/python3/dist-packages, or that of "
+             "an installation, leads to it)")
 
 KINDS = ("host", "card")
 PAIRS = [(source, target) for source in KINDS for target in KINDS]
@@ -83,8 +88,8 @@ def allocated(kind, size):
             yield memory
 
 
-def run(connection, sends, size):
-    """One of the two processes."""
+def move(connection, sends, size):
+    """What one of the two processes does."""
     engine = Engine(connection)
     for seed, (source, target) in enumerate(PAIRS):
         expected = pattern(size, seed)[:size]
@@ -105,9 +110,33 @@ def run(connection, sends, size):
     engine.stream.close()
 
 
+def run(connection, sends, size):
+    """One of the two processes: when it fails, the other one ends, too."""
+    with connection:
+        try:
+            move(connection, sends, size)
+        except ucx_gaudi.Error as error:
+            sys.exit(f"{error} (each of the two needs a card: ucx-gaudi info)")
+        except (EOFError, ConnectionError):
+            sys.exit("the other process has ended")
+
+
+def read_size():
+    """The number of bytes, from the command line."""
+    options = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("bytes", metavar="BYTES", nargs="?", type=int,
+                         default=1000003)
+    size = options.parse_args().bytes
+    if size <= 0:
+        options.error("BYTES is a positive number")
+    return size
+
+
 def main():
     """Start a receiver, and be the sender."""
-    size = int(sys.argv[1]) if len(sys.argv) > 1 else 1000003
+    size = read_size()
     start = multiprocessing.get_context("spawn")
     here, there = start.Pipe()
     receiver = start.Process(target=run, args=(there, False, size))

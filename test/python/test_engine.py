@@ -144,6 +144,30 @@ class Example(unittest.TestCase):
     def test_moves_memory_through_the_host(self):
         self.check(UCX_GAUDI_IPC_ROUTES="host")
 
+    def test_explains_its_use(self):
+        said = common.run("/usr/bin/python3", "-B", EXAMPLE, "--help")
+        self.assertIn("BYTES", said)
+        self.assertIn("UCX_GAUDI_DRIVER=emulator", said)
+        for wrong in ("0", "many"):
+            said = common.run("/usr/bin/python3", "-B", EXAMPLE, wrong, code=2)
+            self.assertIn("BYTES", said)
+
+    def test_says_what_is_missing(self):
+        for variables, words in (
+                ({"UCX_GAUDI_DRIVER": "/none"}, "needs a card"),
+                ({"HLTHUNK_EMU_DEVICES": "1",
+                  "HLTHUNK_EMU_NODE": f"python-one-{os.getpid()}"},
+                 "needs a card"),
+                ({"PYTHONPATH": ""}, "PYTHONPATH=")):
+            said = common.run("/usr/bin/python3", "-B", EXAMPLE, code=1,
+                              **variables)
+            self.assertIn(words, said)
+            self.assertNotIn("Traceback", said)
+        said = common.run("/usr/bin/python3", "-B",
+                          EXAMPLE.with_name("mpi4py_device_buffers.py"),
+                          code=1, PYTHONPATH="")
+        self.assertIn("PYTHONPATH=", said)
+
 
 if __name__ == "__main__":
     common.main()
