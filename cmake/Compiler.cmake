@@ -36,3 +36,13 @@ if(GAUDI_SANITIZE)
     endif()
   endif()
 endif()
+
+# What is installed has libstdc++ in it: that of the system where it runs may be
+# older than the compiler's. Unused sections go, as some of them need a newer C
+# library. So does a static libgcc (_dl_find_object, glibc 2.35), which therefore
+# stays shared. Sanitizers need both shared.
+add_library(gaudi_static_runtime INTERFACE)
+if(NOT GAUDI_SANITIZE)
+  target_link_options(gaudi_static_runtime INTERFACE
+    -static-libstdc++ -Wl,--gc-sections)
+endif()

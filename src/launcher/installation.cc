@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
-#include <random>
 
+#include <sys/random.h>
 #include <unistd.h>
 
 namespace launcher {
@@ -188,8 +188,9 @@ void make_link(const fs::path &target, const fs::path &link)
         return;
     }
     /* Not by the pid: containers that share the folder may have the same. */
-    const fs::path made =
-        link.string() + '.' + std::to_string(std::random_device()());
+    unsigned number = 0;
+    (void)getrandom(&number, sizeof(number), 0);
+    const fs::path made = link.string() + '.' + std::to_string(number);
     fs::create_symlink(target, made);
     fs::rename(made, link);
 }

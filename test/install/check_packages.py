@@ -92,6 +92,8 @@ def check_dependencies(made):
     for name in ("libc6", "libcjson1", "libucx0"):
         expect(re.search(rf"\b{name}\b", needed["ucx-gaudi-transports"]),
                f"{name} is not in {needed}")
+    for name, packages in needed.items():
+        expect("libstdc++" not in packages, f"{name} needs {packages}")
     # One package serves several releases of UCX.
     expect(not re.search(r"libucx0 \((=|<)", needed["ucx-gaudi-transports"]),
            f"one version of UCX is asked for: {needed}")

@@ -40,6 +40,11 @@ LIBRARIES = [
       "ucx_gaudi_mem_query", "ucx_gaudi_dmabuf_export",
       "ucx_gaudi_dmabuf_import", "ucx_gaudi_dmabuf_release"}),
 ]
+# What is installed beside these.
+OTHERS = ["bin/ucx-gaudi", "lib/hlthunk-emu/libhbl.so",
+          "lib/python3/dist-packages/ucx_gaudi/*.so"]
+# What RHEL 9 has of libc and libgcc. Its libstdc++ is too old.
+NEWEST = {"GLIBC": (2, 34), "GCC": (11,), "GLIBCXX": (), "CXXABI": ()}
 UCX = re.compile(r"^libuc[mpst]\.so")
 
 # A row of the shim's table: need, result, name.
@@ -100,6 +105,22 @@ def check(root, build, name, soname, rule):
         yield f"{name}: has a run path"
 
 
+def check_runtime(build, name):
+    """What older systems than that of the build may not have."""
+    library = os.path.join(build, name)
+    if any(n.startswith("libstdc++") for n in dynamic(library, "NEEDED")):
+        yield f"{name}: needs libstdc++ of the system"
+    for symbol in sorted(exported(library)):
+        if symbol.startswith("_Z"):
+            yield f"{name}: exports {symbol}"
+    needs = re.findall(r"Name: (\w+)_([\d.]+) ",
+                       output_of("readelf", "-VW", library))
+    for kind, number in sorted(set(needs)):
+        newest = NEWEST.get(kind)
+        if newest is not None and tuple(map(int, number.split("."))) > newest:
+            yield f"{name}: needs {kind}_{number}"
+
+
 def check_driver_functions(root, build):
     """Every function in the shim's table is there in the emulator."""
     library = os.path.join(build, "lib/hlthunk-emu/libhl-thunk.so")
@@ -120,6 +141,12 @@ def main(root, build):
             problems.append(f"{pattern}: there is none")
         for name in names:
             problems += check(root, build, name, *expected)
+    for pattern in OTHERS + [library[0] for library in LIBRARIES]:
+        names = glob.glob(pattern, root_dir=build)
+        if not names:
+            problems.append(f"{pattern}: there is none")
+        for name in names:
+            problems += check_runtime(build, name)
     problems += check_driver_functions(root, build)
     report(problems, "the libraries export and need what they should")
 
