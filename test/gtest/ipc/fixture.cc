@@ -116,9 +116,8 @@ connect_to(const gaudi::ipc::mailbox_address &address)
     return (status == UCS_OK) ? std::move(result) : nullptr;
 }
 
-bool become_another_user()
+bool become_another_user(unsigned other)
 {
-    constexpr unsigned other = 12345;
     /* Load the driver library and SynapseAI now: they may lie where only root
      * can look. */
     (void)base::box_identity();

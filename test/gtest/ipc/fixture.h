@@ -97,7 +97,7 @@ std::unique_ptr<gaudi::ipc::connection>
 connect_to(const gaudi::ipc::mailbox_address &address);
 
 /** Be another user than root from now on, in the body of a child that may. */
-bool become_another_user();
+bool become_another_user(unsigned other = 12345);
 
 /** Numbers that came as headers of am_short, in order. */
 class received_numbers {

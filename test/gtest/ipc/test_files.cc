@@ -5,6 +5,7 @@
 #include "common/ability.h"
 #include "common/descriptor.h"
 #include "common/process_state.h"
+#include "common/ucx_logs.h"
 #include "uct/gaudi/ipc/process/datagram.h"
 #include "uct/gaudi/ipc/process/file_service.h"
 #include "uct/gaudi/ipc/process/reachability.h"
@@ -48,6 +49,9 @@ using gaudi::ipc::wire_reply;
 using gaudi::ipc::wire_request;
 using gaudi::util::unique_fd;
 using std::chrono::steady_clock;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 namespace {
 
@@ -566,6 +570,37 @@ TEST_F(files, are_not_for_users_that_are_not_mapped)
     GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWUSER));
     start("offers_files_as_everybody");
     expect_success("asks_and_gets_no_answer", offered);
+}
+
+constexpr unsigned nobody = 65534;
+
+GAUDI_CHILD(offers_files_as_nobody)
+{
+    GAUDI_CHILD_REQUIRE(become_another_user(nobody));
+    return offer_files();
+}
+
+GAUDI_CHILD(says_that_nobody_cannot_ask)
+{
+    GAUDI_CHILD_REQUIRE(become_another_user(nobody));
+    const auto offered = from_parent<offer>();
+    collect_logs();
+    const logs_down_to info(UCS_LOG_LEVEL_INFO);
+    GAUDI_CHILD_REQUIRE(ipc::probe(own_machine(), offered.process) ==
+                        UCS_ERR_UNREACHABLE);
+    GAUDI_CHILD_REQUIRE(ipc::probe(own_machine(), own_process()) == UCS_OK);
+    EXPECT_THAT(take_logs(),
+                ElementsAre(AllOf(HasSubstr("user 65534 "),
+                                  HasSubstr("(run as another user)"))));
+    GAUDI_CHILD_REQUIRE_NO_FAILURE();
+    return 0;
+}
+
+TEST_F(files, are_not_for_the_user_who_stands_for_all_others)
+{
+    GAUDI_SKIP_IF(why_no_other_user());
+    start("offers_files_as_nobody");
+    expect_success("says_that_nobody_cannot_ask", offered);
 }
 
 GAUDI_CHILD(asks_in_another_user_namespace)

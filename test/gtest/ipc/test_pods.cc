@@ -31,8 +31,11 @@ namespace gaudi::test {
 using gaudi::ipc::mailbox_address;
 using gaudi::ipc::own_machine;
 using gaudi::ipc::own_process;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -311,6 +314,53 @@ TEST_F(pods, say_why_a_folder_is_not_used)
     }
     fs::remove_all(folder.path(""));
     EXPECT_EQ(says("No such file or directory"), complaint());
+}
+
+GAUDI_CHILD(is_nobody_with_a_folder)
+{
+    GAUDI_CHILD_REQUIRE(become_another_user(65534));
+    collect_logs();
+    ipc::machine_address other = own_machine();
+    GAUDI_CHILD_REQUIRE(other.folder == 0);
+    other.pid_namespace ^= 1;
+    const auto of_user =
+        AllOf(HasSubstr("user 65534 "), HasSubstr("(run as another user)"));
+    EXPECT_THAT(take_logs(), ElementsAre(of_user));
+    EXPECT_THAT(ipc::why_unreachable(other), of_user);
+    GAUDI_CHILD_REQUIRE_NO_FAILURE();
+    return 0;
+}
+
+TEST_F(pods, are_not_for_the_user_who_stands_for_all_others)
+{
+    GAUDI_SKIP_IF(why_no_other_user());
+    ASSERT_EQ(0, chmod(folder.path("").c_str(), 01777));
+    EXPECT_TRUE(child_passes("is_nobody_with_a_folder", options()));
+    EXPECT_TRUE(fs::is_empty(folder.path("")));
+}
+
+GAUDI_CHILD(has_the_folder_of_one_user)
+{
+    const ipc::machine_address own = own_machine();
+    GAUDI_CHILD_REQUIRE(own.folder != 0);
+    ipc::machine_address other = own;
+    other.pid_namespace ^= 1;
+    other.folder += 1;
+    EXPECT_THAT(ipc::why_unreachable(other), HasSubstr("names no folder"));
+    other.uid += 1;
+    EXPECT_THAT(ipc::why_unreachable(other),
+                AllOf(HasSubstr("PID namespace"),
+                      HasSubstr("belongs to user " + std::to_string(other.uid)),
+                      Not(HasSubstr("names no folder"))));
+    other.user_namespace ^= 1; /* whose numbers say nothing */
+    EXPECT_THAT(ipc::why_unreachable(other), HasSubstr("as one user"));
+    GAUDI_CHILD_REQUIRE_NO_FAILURE();
+    return 0;
+}
+
+TEST_F(pods, of_two_users_with_one_folder_say_so)
+{
+    EXPECT_TRUE(child_passes("has_the_folder_of_one_user", options()));
 }
 
 /* Whoever is there keeps his, and so does who may just be starting. */

@@ -232,6 +232,16 @@ bool is_own_user(const ucred &credentials)
     return (credentials.uid == own) && (own != overflow_uid());
 }
 
+std::string why_no_own_user()
+{
+    const uid_t own = geteuid();
+    return (own != overflow_uid())
+               ? ""
+               : "user " + std::to_string(own) +
+                     " stands for every user that a namespace does not map "
+                     "(run as another user)";
+}
+
 ucs_status_t check_namespaces(pid_t pid, int pidfd)
 {
     if (pid <= 0) {

@@ -99,6 +99,9 @@ private:
  *  namespace. */
 [[nodiscard]] bool is_own_user(const ucred &credentials);
 
+/** That this process has the overflow id, for people; else empty. */
+[[nodiscard]] std::string why_no_own_user();
+
 /** Whether a process of this user is in the user and PID namespace of this one:
  *  a container may have the same user and see our sockets. Looks at what /proc
  *  shows to everybody, so it takes no rights over that process.

@@ -2,6 +2,7 @@
 #include "uct/gaudi/ipc/process/reachability.h"
 
 #include "uct/gaudi/base/ucx/ucp_settings.h"
+#include "uct/gaudi/ipc/process/datagram.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
 #include "util/process.h"
 
@@ -50,8 +51,32 @@ std::string other_namespaces(const machine_address &own,
     return text.empty() ? ""
                         : "it is in another " + text + " namespace" +
                               ((kinds.size() > 1) ? " than this process" : "") +
-                              ", and UCX_GAUDI_IPC_DIR names no folder that "
-                              "both have";
+                              ", and ";
+}
+
+std::string both_users(const machine_address &own, const machine_address &peer)
+{
+    return "it belongs to user " + std::to_string(peer.uid) +
+           ", and this process to " + std::to_string(own.uid);
+}
+
+/* Why a process of other namespaces is not reached by the folder: in it each
+ * user of the host has one of its own. */
+std::string why_no_folder(const machine_address &own,
+                          const machine_address &peer)
+{
+    std::string refused  = why_no_own_user();
+    const bool have_each = (own.folder != 0) && (peer.folder != 0);
+    if (!refused.empty()) {
+        return refused;
+    }
+    if (have_each && (peer.user_namespace == own.user_namespace) &&
+        (peer.uid != own.uid)) {
+        return "UCX_GAUDI_IPC_DIR connects processes of one user: " +
+               both_users(own, peer);
+    }
+    return std::string("UCX_GAUDI_IPC_DIR names no folder that both have") +
+           (have_each ? " as one user of the host" : "");
 }
 
 void tell(const machine_address &machine, const process_id &process,
@@ -97,16 +122,15 @@ std::string why_unreachable(const machine_address &peer)
         return "it is on another machine";
     }
     const bool have_folder = (own.folder != 0) && (own.folder == peer.folder);
-    std::string namespaces = other_namespaces(own, peer);
+    const std::string namespaces = other_namespaces(own, peer);
     if (!have_folder && !namespaces.empty()) {
-        return namespaces;
+        return namespaces + why_no_folder(own, peer);
     }
     if (peer.box != own.box) {
         return "it is in another box of cards";
     }
     if (!have_folder && (peer.uid != own.uid)) {
-        return "it belongs to user " + std::to_string(peer.uid) +
-               ", and this process to " + std::to_string(own.uid);
+        return both_users(own, peer);
     }
     return {};
 }
@@ -123,7 +147,10 @@ ucs_status_t probe(const machine_address &machine, const process_id &process)
     if (status == UCS_OK) {
         status = peer->probe_files();
         if ((status == UCS_ERR_UNREACHABLE) && peer->is_alive()) {
-            tell(machine, process, "it cannot be asked for what it has open");
+            const std::string refused = why_no_own_user();
+            tell(machine, process,
+                 refused.empty() ? "it cannot be asked for what it has open"
+                                 : refused);
         }
     }
     return status;

@@ -150,6 +150,9 @@ std::string shared_folder::make_files(const std::string &in)
         return what + ": " + std::strerror(errno);
     };
     struct stat info;
+    if (std::string refused = why_no_own_user(); !refused.empty()) {
+        return refused;
+    }
     const util::unique_fd parent(
         ::open(in.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (!parent) {
