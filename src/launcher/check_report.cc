@@ -154,15 +154,12 @@ std::string without_names(std::string text)
     return text;
 }
 
-/* Write a new file. @return 0 or errno. */
-int write_new(const std::string &name, const std::string &text)
+/* @return EXIT_FAILURE, for the last error. */
+int complain_of(const std::string &report)
 {
-    std::FILE *file = std::fopen(name.c_str(), "wxe");
-    if (file == nullptr) {
-        return errno;
-    }
-    const bool written = (std::fputs(text.c_str(), file) >= 0);
-    return ((std::fclose(file) == 0) && written) ? 0 : errno;
+    std::fprintf(stderr, "ucx-gaudi: cannot write '%s': %s\n",
+                 to_printable(report).c_str(), std::strerror(errno));
+    return EXIT_FAILURE;
 }
 
 std::string make_name()
@@ -206,11 +203,20 @@ int show_check(const installation &files, const request &emulation,
     if (emulation.emulate) {
         set_variables(make_emulator_variables(emulation));
     }
+    const std::string name =
+        wanted.output.empty() ? make_name() : wanted.output;
+    /* Before minutes of work. */
+    std::FILE *file = std::fopen(name.c_str(), "wxe");
+    if (file == nullptr) {
+        return complain_of(name);
+    }
     const machine where;
     const check_result result =
         run_check(files, where, wanted,
                   [](const finding &one) { print(to_line(one), 0); });
     if (!result.nothing.empty()) {
+        std::fclose(file);
+        std::remove(name.c_str());
         std::fprintf(stderr, "ucx-gaudi: nothing to check: %s\n",
                      result.nothing.c_str());
         return EXIT_FAILURE;
@@ -222,18 +228,16 @@ int show_check(const installation &files, const request &emulation,
                     "\nmeans     " + one.means + "\n";
         }
     }
-    const std::string name =
-        wanted.output.empty() ? make_name() : wanted.output;
-    const int error = write_new(name, to_archive(result, version));
-    if (error != 0) {
-        std::fprintf(stderr, "ucx-gaudi: cannot write '%s': %s\n",
-                     to_printable(name).c_str(), std::strerror(error));
-    } else {
+    int code = result.is_good() ? EXIT_SUCCESS : EXIT_FAILURE;
+    const bool written =
+        (std::fputs(to_archive(result, version).c_str(), file) >= 0);
+    if ((std::fclose(file) == 0) && written) {
         text += "\nreport    " + to_printable(name) +
                 ": attach it to a report of a bug\n";
+    } else {
+        code = complain_of(name);
     }
-    return print(text, (result.is_good() && (error == 0)) ? EXIT_SUCCESS
-                                                          : EXIT_FAILURE);
+    return print(text, code);
 }
 
 } // namespace launcher
