@@ -6,8 +6,10 @@
 #include "util/library_file.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 #include <dlfcn.h>
@@ -177,11 +179,16 @@ std::string open_module(const std::string &file, const found_ucx &ucx)
     if (gaudi_may_be_loaded(file.c_str(), why, sizeof(why)) == 0) {
         return why;
     }
+    errno        = 0;
     void *module = (gaudi_open_ucx(ucx.handle) != nullptr)
                        ? dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)
                        : nullptr;
     if (module == nullptr) {
-        return dlerror();
+        const int code    = errno;
+        const char *error = dlerror(); /* none without a memfd */
+        return (error != nullptr)
+                   ? error
+                   : std::string("memfd_create: ") + std::strerror(code);
     }
     auto is_registered =
         reinterpret_cast<function>(dlsym(module, "uct_gaudi_is_registered"));
@@ -210,7 +217,10 @@ void report_ucx(const installation &files, report &all)
         try_in_child([&] { return open_module(all.module, ucx); });
     if (!why.empty()) {
         fail(all, "the module for " + ucx.name() + " cannot be used: " + why,
-             (why.find("UCX_GAUDI_") != why.npos)
+             (why.find("memfd_create") != why.npos)
+                 ? "let memfd_create pass the seccomp filter and "
+                   "vm.memfd_noexec"
+             : (why.find("UCX_GAUDI_") != why.npos)
                  ? "see to that setting"
                  : "install or build ucx-gaudi again, for this UCX and this "
                    "system (" +

@@ -5,9 +5,11 @@
 #include "util/text.h"
 #include "util/unique_fd.h"
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -65,13 +67,19 @@ trial run_in_child(const std::function<int()> &body, milliseconds limit)
     std::fflush(nullptr); /* else the child would print it, too */
     const pid_t child = output ? fork() : -1;
     if (child < 0) {
-        return {.output = "no process can be made"};
+        const char *call = output ? "fork: " : "memfd_create: ";
+        return {.output = std::string(call) + std::strerror(errno)};
     }
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         dup2(output.get(), STDOUT_FILENO);
         dup2(output.get(), STDERR_FILENO);
-        const int code = body();
+        int code = -1;
+        try {
+            code = body();
+        } catch (const std::exception &error) {
+            std::fprintf(stderr, "%s\n", error.what());
+        }
         std::fflush(nullptr);
         _exit(code);
     }

@@ -28,7 +28,8 @@ struct trial {
 /**
  * Run a function in a child, with what was loaded into this process.
  *
- * @param body  Returns the exit code; nothing that it leaves is destroyed.
+ * @param body  Returns the exit code; nothing that it leaves is destroyed. When
+ *              it throws, the code is 255 and the output ends with the reason.
  * @return Code -1, and why in the output, when no child could be made.
  */
 trial run_in_child(const std::function<int()> &body,

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 
 #include <unistd.h>
 
@@ -309,6 +310,12 @@ TEST(trial, tells_how_a_child_has_ended)
     const trial late = launcher::run_in_child([] { return pause(); },
                                               std::chrono::milliseconds(1));
     EXPECT_EQ(trial::end::late, late.how);
+    const trial thrown = launcher::run_in_child(
+        []() -> int { throw std::runtime_error("what was thrown"); },
+        long_enough);
+    EXPECT_EQ(trial::end::exited, thrown.how);
+    EXPECT_EQ(255, thrown.code);
+    EXPECT_EQ("what was thrown\n", thrown.output);
 }
 
 TEST_F(check, goes_on_behind_a_step_that_dies_or_hangs)

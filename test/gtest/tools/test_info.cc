@@ -743,6 +743,17 @@ TEST_F(info, notices_a_module_that_cannot_be_used)
     }
 }
 
+TEST_F(info, says_that_memory_files_are_refused)
+{
+    for (const char *name : {"trial", "ucx-gaudi"}) {
+        expect_missing(
+            emulating(
+                {{"LD_PRELOAD", preloadable(GAUDI_TOOLS_DIR "/libno_memfd.so")},
+                 {"NO_MEMFD", name}}),
+            "memfd_create: Operation not permitted", "seccomp");
+    }
+}
+
 TEST_F(info, names_every_part_that_is_missing)
 {
     struct {
