@@ -150,6 +150,8 @@ subject make_pair(const subject &of, const report &found, const card &one,
 std::string look_at_cards(const subject &with)
 {
     report all;
+    doing("opening the module");
+    look_at_ucx(*with.files, all);
     doing("loading the driver library");
     const auto driver = load_driver(*with.files, *with.where, all);
     if (driver != nullptr) {
@@ -219,7 +221,7 @@ check_result run_check(const installation &files, const machine &where,
         return result;
     }
     result.found = make_report(files, where);
-    if (get_variable("UCX_GAUDI_ENGINE").empty() &&
+    if (variable_is("UCX_GAUDI_ENGINE", {"", "auto"}) &&
         std::ranges::any_of(result.found.cards, &card::takes_framework)) {
         setenv("UCX_GAUDI_ENGINE", "synapse", 1);
         result.found = make_report(files, where);

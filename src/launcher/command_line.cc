@@ -116,7 +116,8 @@ module is the one for the UCX found, and the releases of UCX that have one.
 preload, slot and plugin are the ways to load it: active in this environment,
 not active, broken, or none in the UCX found. What stands in the way comes last,
 as lines 'missing' and 'to mend'. The UCX is the one that a program without a
-run path of its own gets. --json writes the same facts as one object, sizes in
+run path of its own gets, settings are those of the environment and of UCX's
+configuration files (ucx.conf, UCX_CONFIG_DIR). --json writes the same facts as one object, sizes in
 bytes, null for what is not known.
 
 Exit code: 0 when the transports would work with at least one card that is free

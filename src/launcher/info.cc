@@ -169,11 +169,17 @@ void report_cards(const shim::driver &driver, const machine &where, report &all)
 
 /* --- UCX and the ways into it ----------------------------------------------*/
 
-/* Open a module with a UCX that was loaded. Returns why it cannot be used: it
- * cannot be opened, or registers nothing. */
+/* Variables of UCX that are read here. */
+constexpr const char *read_settings[] = {
+    "UCX_GAUDI_CARD_KIND", "UCX_GAUDI_DRIVER",     "UCX_GAUDI_ENGINE",
+    "UCX_GAUDI_IPC_P2P",   "UCX_GAUDI_IPC_ROUTES", "UCX_PROTO_ENABLE"};
+
+/* Open a module with a UCX that was loaded, and print UCX's settings. Returns
+ * why it cannot be used: it cannot be opened, or registers nothing. */
 std::string open_module(const std::string &file, const found_ucx &ucx)
 {
     using function = int (*)();
+    using printer  = void (*)();
 
     char why[PATH_MAX + 100];
     if (gaudi_may_be_loaded(file.c_str(), why, sizeof(why)) == 0) {
@@ -192,31 +198,46 @@ std::string open_module(const std::string &file, const found_ucx &ucx)
     }
     auto is_registered =
         reinterpret_cast<function>(dlsym(module, "uct_gaudi_is_registered"));
-    if (is_registered == nullptr) {
+    auto print_settings =
+        reinterpret_cast<printer>(dlsym(module, "uct_gaudi_print_settings"));
+    if ((is_registered == nullptr) || (print_settings == nullptr)) {
         return std::string("it is no module: ") + dlerror();
     }
-    return (is_registered() != 0) ? "" : "it registers nothing";
+    if (is_registered() == 0) {
+        return "it registers nothing";
+    }
+    print_settings();
+    return "";
 }
 
-void report_ucx(const installation &files, report &all)
+} // namespace
+
+problems look_at_ucx(const installation &files, report &all)
 {
     /* Before UCX is here: what its log says of the module is to be read. */
-    for (const char *name : {"UCX_LOG_LEVEL", "UCX_LOG_FILE"}) {
-        unsetenv(name);
-    }
+    setenv("UCX_LOG_LEVEL", "warn", 1);
+    setenv("UCX_LOG_FILE", "", 1);
     all.ucx              = find_ucx();
     all.installed        = installed_releases(files);
     const found_ucx &ucx = all.ucx;
     const auto obstacle  = find_module_obstacle(files, ucx);
     if (obstacle.has_value()) {
-        fail(all, obstacle->what, obstacle->mend);
-        return;
+        return {*obstacle};
     }
     all.module = module_for(files, ucx).string();
+    std::string printed;
     const std::string why =
-        try_in_child([&] { return open_module(all.module, ucx); });
-    if (!why.empty()) {
-        fail(all, "the module for " + ucx.name() + " cannot be used: " + why,
+        try_in_child([&] { return open_module(all.module, ucx); }, &printed);
+    for (const std::string &line : split(printed, "\n")) {
+        const std::string name = line.substr(0, line.find('='));
+        if (std::ranges::count(read_settings, name) > 0) {
+            setenv(name.c_str(), line.c_str() + name.size() + 1, 0);
+        }
+    }
+    if (why.empty()) {
+        return {};
+    }
+    return {{"the module for " + ucx.name() + " cannot be used: " + why,
              (why.find("memfd_create") != why.npos)
                  ? "let memfd_create pass the seccomp filter and "
                    "vm.memfd_noexec"
@@ -224,10 +245,20 @@ void report_ucx(const installation &files, report &all)
                  ? "see to that setting"
                  : "install or build ucx-gaudi again, for this UCX and this "
                    "system (" +
-                       all.module + ")");
+                       all.module + ")"}};
+}
+
+namespace {
+
+void report_ucx(const problems &found, report &all)
+{
+    const found_ucx &ucx = all.ucx;
+    for (const problem &one : found) {
+        fail(all, one.what, one.mend);
     }
     /* As UCX's parser takes "no". */
-    if ((*ucx.release >= first_without_old_protocols) &&
+    if (ucx.release.has_value() &&
+        (*ucx.release >= first_without_old_protocols) &&
         variable_is("UCX_PROTO_ENABLE", {"n", "no", "off", "0"})) {
         fail(all,
              "UCX_PROTO_ENABLE=n chooses protocols that UCX " + ucx.version +
@@ -280,14 +311,15 @@ void report_loading(installation files, report &all)
 report make_report(const installation &files, const machine &where)
 {
     report all;
-    const auto driver = load_driver(files, where, all);
+    const problems of_ucx = look_at_ucx(files, all);
+    const auto driver     = load_driver(files, where, all);
     if (driver != nullptr) {
         report_cards(*driver, where, all);
     }
     if (all.driver_setting != "emulator") {
         add_new(find_closed_nodes(where), all.missing);
     }
-    report_ucx(files, all);
+    report_ucx(of_ucx, all);
     report_loading(files, all);
     return all;
 }

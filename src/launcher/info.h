@@ -139,6 +139,15 @@ card_state find_state(std::optional<bool> taken,
                       const std::vector<gaudi::shim::holder> &seen, uid_t user);
 
 /**
+ * The UCX that programs get, and the module for it. What UCX's configuration
+ * files set is in the environment from then on, where the rest reads it.
+ *
+ * @param all  Gets both.
+ * @return Why the module cannot be used.
+ */
+problems look_at_ucx(const installation &files, report &all);
+
+/**
  * The driver library as the module would load it.
  *
  * @param all  Gets what is wrong, or why there is no card.

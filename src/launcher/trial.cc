@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <utility>
 
 #include <poll.h>
 #include <sys/mman.h>
@@ -108,9 +109,10 @@ trial run_in_child(const std::function<int()> &body, milliseconds limit)
     return result;
 }
 
-std::string try_in_child(const std::function<std::string()> &body)
+std::string try_in_child(const std::function<std::string()> &body,
+                         std::string *printed_p)
 {
-    const trial ended = run_in_child(
+    trial ended = run_in_child(
         [&] {
             const std::string why = body();
             std::fputs((why + "\n").c_str(), stderr);
@@ -118,6 +120,9 @@ std::string try_in_child(const std::function<std::string()> &body)
         },
         longest_trial);
     if ((ended.how == trial::end::exited) && (ended.code == 0)) {
+        if (printed_p != nullptr) {
+            *printed_p = std::move(ended.output);
+        }
         return "";
     }
     std::string reason = find_complaint(ended.output);

@@ -38,10 +38,13 @@ trial run_in_child(const std::function<int()> &body,
 /**
  * Try what may end the process, in a child with what was loaded into this one.
  *
- * @param body  Returns what is wrong, or nothing; may end the child, and print.
+ * @param body       Returns what is wrong, or nothing; may end the child, and
+ *                   print.
+ * @param printed_p  Set to the child's output when nothing is wrong.
  * @return That, or how it ended, with what UCX's log complained of first; in a
  *         line.
  */
-std::string try_in_child(const std::function<std::string()> &body);
+std::string try_in_child(const std::function<std::string()> &body,
+                         std::string *printed_p = nullptr);
 
 } // namespace launcher

@@ -76,6 +76,12 @@ extern "C" [[gnu::visibility("default")]] int uct_gaudi_is_registered()
     return registered ? 1 : 0;
 }
 
+/* Asked by it, too: it reads none of UCX's files. */
+extern "C" [[gnu::visibility("default")]] void uct_gaudi_print_settings()
+{
+    gaudi::base::print_settings();
+}
+
 /* Called by the loader when UCX has refused an allocation, which may have been
  * meant for a card; or, with NULL, when a program has asked for gaudi_copy's
  * memory domain. */

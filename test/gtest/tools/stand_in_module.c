@@ -55,6 +55,9 @@ PUBLIC int uct_gaudi_is_registered(void)
     return 1;
 }
 
+PUBLIC void uct_gaudi_print_settings(void)
+{}
+
 PUBLIC int ucx_gaudi_memory_type(void)
 {
     return 42;

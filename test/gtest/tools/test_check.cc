@@ -432,6 +432,16 @@ TEST_F(check, goes_by_synapseai_where_nothing_else_drives_a_card)
                 ContainsRegex("^ok: 8 bytes there and back"));
 }
 
+TEST_F(check, has_what_configuration_files_of_ucx_set)
+{
+    (void)files_.file("ucx.conf", "UCX_GAUDI_DRIVER=emulator\n");
+    EXPECT_TRUE(exited_with(0,
+                            run({launcher, "check", "--output", report_},
+                                with({{"UCX_CONFIG_DIR", files_.path("")},
+                                      {"HLTHUNK_EMU_DEVICES", "1"}})),
+                            {"open        ok "}));
+}
+
 TEST_F(check, checks_the_wished_card_and_its_pairs)
 {
     const process_result result = look({"--card", "2", "--emulate=3"});

@@ -259,6 +259,29 @@ TEST_F(info, finds_values_that_cannot_be_parsed)
                    "see to that setting");
 }
 
+TEST_F(info, has_what_configuration_files_of_ucx_set)
+{
+    const scratch_directory files;
+    const auto with_file = [&](const std::string &text,
+                               environment variables = {}) {
+        (void)files.file("ucx.conf", text + "\n");
+        variables["UCX_CONFIG_DIR"] = files.path("");
+        return look({}, variables);
+    };
+    const std::string emulated = "UCX_GAUDI_DRIVER=emulator\n";
+    const process_result cards =
+        with_file(emulated, {{"HLTHUNK_EMU_DEVICES", "2"}});
+    EXPECT_TRUE(exited_with(0, cards, {}, {"missing"}));
+    EXPECT_TRUE(has_lines(2, " emulator ", cards));
+    EXPECT_TRUE(has_lines(0, " emulator ",
+                          with_file(emulated, {{"UCX_GAUDI_DRIVER", "/none"}})))
+        << "the environment comes first";
+    expect_missing(with_file(emulated + "UCX_GAUDI_IPC_ROUTES=sea"),
+                   "UCX_GAUDI_IPC_ROUTES=sea", "correct this variable");
+    expect_missing(with_file("UCX_LOG_LEVEL=fatal\nUCX_GAUDI_ENGINE=steam"),
+                   "UCX_GAUDI_ENGINE=steam", "see to that setting");
+}
+
 TEST_F(info, finds_protocols_that_cannot_be_used)
 {
     const process_result result = emulating({{"UCX_PROTO_ENABLE", "No"}});

@@ -5,6 +5,7 @@
 #include "util/text.h"
 
 #include <cstdarg>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -147,6 +148,23 @@ ucs_log_func_rc_t tell_of_value(const char *, unsigned, const char *,
     return UCS_LOG_FUNC_RC_STOP;
 }
 
+/* UCX 1.19 and later take a filter. */
+template <typename List>
+void print_all(List &tables)
+{
+    const auto flags = UCS_CONFIG_PRINT_CONFIG;
+    if constexpr (requires {
+                      ucs_config_parser_print_all_opts(
+                          stdout, UCS_DEFAULT_ENV_PREFIX, flags, &tables);
+                  }) {
+        ucs_config_parser_print_all_opts(stdout, UCS_DEFAULT_ENV_PREFIX, flags,
+                                         &tables);
+    } else {
+        ucs_config_parser_print_all_opts(stdout, UCS_DEFAULT_ENV_PREFIX, flags,
+                                         &tables, nullptr);
+    }
+}
+
 } // namespace
 
 /* @return Whether all values are valid; else those that are not have been
@@ -205,6 +223,11 @@ void mark_variables_used(ucs_config_global_list_entry_t &table)
     if (fill_config(values.data(), table, true) == UCS_OK) {
         ucs_config_parser_release_opts(values.data(), table.table);
     }
+}
+
+void print_settings()
+{
+    print_all(ucs_config_global_list);
 }
 
 const global_config &config()

@@ -75,6 +75,10 @@ const char *memory_type_at_load();
  *  that cannot be parsed are left for when it parses them itself. */
 void mark_variables_used(ucs_config_global_list_entry_t &table);
 
+/** Print the variables of all of UCX's tables, NAME=VALUE in a line each,
+ *  environment and configuration files alike. */
+void print_settings();
+
 /** The values, from the first call on. One that cannot be parsed, which was
  *  logged, has its default. Any thread. */
 const global_config &config();
