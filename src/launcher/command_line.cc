@@ -27,7 +27,6 @@ constexpr option options[] = {
     {"reset", no_argument, nullptr, 'r'},
     {"timeout", required_argument, nullptr, 't'},
     {"output", required_argument, nullptr, 'o'},
-    {"remove", no_argument, nullptr, 'x'},
     {},
 };
 
@@ -47,7 +46,6 @@ constexpr const char *about_options[] = {
     "  --reset              Have the card reset itself, too\n",
     "  --timeout SECONDS    For each step, 2 to 3600 (default: 120)\n",
     "  --output FILE        Where to write the report\n",
-    "  --remove             Take them out again\n",
 };
 
 } // namespace
@@ -60,7 +58,6 @@ const subcommand none = {
   env    Print the variables that run sets, for eval
   info   List the cards, the UCX and what is missing
   check  Try what the transports take for granted of a card
-  wheel  Put the transports into the UCX of a Python wheel
 
 ucx-gaudi SUBCOMMAND --help tells more.
 )about"};
@@ -144,19 +141,6 @@ Exit code: 0 when nothing is wrong; 1 otherwise, and when there is no card to
 check; 2 for a wrong command line.
 )about"};
 
-const subcommand wheel = {
-    "wheel", "Put the transports into the UCX of a Python wheel.",
-    " [OPTIONS] FOLDER", "hx",
-    R"about(FOLDER is that of a wheel's libraries, as nixl_cu12.libs, or any above it, as
-a virtual environment. Each UCX below it gets the loader and the module for its
-release, as a module of its own; UCX_TLS names them gaudi_cpy and gaudi_ipc.
-Before UCX 1.22 another module gives its name to the loader, which opens it. A
-wheel that is installed again loses them. Take them out before uninstalling it.
-
-Exit code: 0; 1 when there is no such UCX, or it cannot have them, which leaves
-all as it is; 2 for a wrong command line.
-)about"};
-
 namespace {
 
 /* getopt takes the beginning of a name for the name. */
@@ -182,15 +166,11 @@ bool read_word(const char *word, command_line &line)
     if ((line.chosen == &run) && (std::strcmp(word, "-") != 0)) {
         return true;
     }
-    for (const subcommand *one : {&run, &env, &info, &check, &wheel}) {
+    for (const subcommand *one : {&run, &env, &info, &check}) {
         if ((line.chosen == &none) && (std::strcmp(word, one->name) == 0)) {
             line.chosen = one;
             return false;
         }
-    }
-    if ((line.chosen == &wheel) && line.folder.empty()) {
-        line.folder = word;
-        return false;
     }
     line.complain(std::string("unexpected argument: ") + word);
     return false;
@@ -280,14 +260,11 @@ command_line read_command_line(int argc, char **argv)
     line.command          = argv + optind;
     const bool has_dashes = (word != nullptr) && (word != *line.command);
     if (line.chosen == &none) {
-        line.complain(
-            "a subcommand is required: run, env, info, check or wheel");
+        line.complain("a subcommand is required: run, env, info or check");
     } else if (line.has('s') && line.has('p')) {
         line.complain("--slot excludes --plugin");
     } else if ((line.chosen == &run) && (*line.command == nullptr)) {
         line.complain("no command is given");
-    } else if ((line.chosen == &wheel) && line.folder.empty()) {
-        line.complain("no folder is given");
     } else if ((line.chosen != &run) && has_dashes) {
         line.complain("only run takes a command");
     }

@@ -20,7 +20,7 @@ struct subcommand {
 };
 
 /** The one of ucx-gaudi itself is `none`. */
-extern const subcommand none, run, env, info, check, wheel;
+extern const subcommand none, run, env, info, check;
 
 struct command_line {
     const subcommand *chosen = &none;
@@ -28,7 +28,6 @@ struct command_line {
     request wanted;
     check_request to_check;
     char **command = nullptr; /**< what follows the options, or "--" */
-    std::string folder;       /**< of wheel */
     std::string wrong;        /**< the first thing that is */
 
     [[nodiscard]] bool has(char letter) const

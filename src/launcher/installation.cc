@@ -126,6 +126,9 @@ constexpr char preferred[] = "rdmacm";
 
 constexpr char own_name[] = "hlthunk";
 
+/* Where UCX looks for modules, beside its libraries. */
+constexpr char module_folder[] = "ucx";
+
 /* A folder of the user's cache for each text that what is in it depends on;
  * empty without a home. Relative paths do not count, as the XDG Base Directory
  * Specification has it. */
@@ -208,6 +211,23 @@ void link_all(const fs::path &from, const std::string &prefix,
     }
 }
 
+/* Under which name a UCX would load the loader as a module; "" when it loads
+ * none.
+ *
+ * libuct  The file of it that has the names. */
+std::string choose_name(const found_ucx &ucx, const fs::path &libuct)
+{
+    if (*ucx.release >= first_with_plugins) {
+        return own_name; /* displaces nothing */
+    }
+    const auto names = find_module_names(libuct);
+    if (names.empty()) {
+        return "";
+    }
+    const auto found = std::find(names.begin(), names.end(), preferred);
+    return (found != names.end()) ? *found : names.back();
+}
+
 void choose_slot(installation &files, const found_ucx &ucx)
 {
     std::error_code error;
@@ -255,19 +275,6 @@ void choose_preload(installation &files)
 }
 
 } // namespace
-
-std::string choose_name(const found_ucx &ucx, const fs::path &libuct)
-{
-    if (*ucx.release >= first_with_plugins) {
-        return own_name; /* displaces nothing */
-    }
-    const auto names = find_module_names(libuct);
-    if (names.empty()) {
-        return "";
-    }
-    const auto found = std::find(names.begin(), names.end(), preferred);
-    return (found != names.end()) ? *found : names.back();
-}
 
 bool is_there(const fs::path &file)
 {

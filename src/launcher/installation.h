@@ -15,9 +15,6 @@
 
 namespace launcher {
 
-/** Where UCX looks for modules, beside its libraries. */
-inline constexpr char module_folder[] = "ucx";
-
 /** How the loader, which opens the module, gets into a program. */
 enum class loading {
     preload, /**< LD_PRELOAD names it */
@@ -89,13 +86,6 @@ problems find_obstacles(const installation &files, const request &wanted,
  *  cannot be read. */
 std::optional<problem> find_module_obstacle(const installation &files,
                                             const found_ucx &ucx);
-
-/** Under which name a UCX would load the loader as a module; "" when it loads
- *  none.
- *
- * @param libuct  The file of it that has the names. */
-std::string choose_name(const found_ucx &ucx,
-                        const std::filesystem::path &libuct);
 
 /* --- links in the user's cache ---------------------------------------------*/
 

@@ -155,7 +155,7 @@ std::optional<ucx_release> parse_release(const std::string &text)
     return release;
 }
 
-found_ucx find_ucx(const char *libucp)
+found_ucx find_ucx()
 {
     using get_version = void (*)(unsigned *, unsigned *, unsigned *);
 
@@ -163,7 +163,7 @@ found_ucx find_ucx(const char *libucp)
     /* Now: a module of UCX may bring another UCX into everybody's sight (that
      * of a distribution, beside a wheel), and what is bound later would be its.
      */
-    void *handle = dlopen(libucp, RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
         found.error = dlerror();
         return found;
@@ -173,7 +173,6 @@ found_ucx find_ucx(const char *libucp)
     found.handle        = handle;
     found.libucp        = fs::canonical(file, error).string();
     found.libucs        = gaudi_libucs_of(handle);
-    found.libuct        = gaudi_libuct_of(handle);
 
     auto ask = reinterpret_cast<get_version>(dlsym(handle, "ucp_get_version"));
     if (ask == nullptr) {

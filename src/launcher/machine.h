@@ -94,7 +94,6 @@ struct found_ucx {
     std::string error;                  /**< why there is no release */
     std::string libucp;                 /**< the file, links resolved */
     std::filesystem::path libucs;       /**< as the dynamic linker found it */
-    std::filesystem::path libuct;       /**< the same */
     void *handle = nullptr;             /**< of libucp */
 
     /** For messages. */
@@ -104,10 +103,8 @@ struct found_ucx {
     }
 };
 
-/** Load a libucp into this process, and ask it.
- *
- * @param libucp  As for dlopen. */
-found_ucx find_ucx(const char *libucp = "libucp.so.0");
+/** Load libucp into this process, and ask it. */
+found_ucx find_ucx();
 
 /* --- variables of this process ---------------------------------------------*/
 

@@ -5,7 +5,6 @@
 #include "launcher/check.h"
 #include "launcher/command_line.h"
 #include "launcher/info.h"
-#include "launcher/wheel.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -65,15 +64,6 @@ int report(const launcher::problems &found)
     return found.empty() ? 0 : exit_failure;
 }
 
-int change_wheels(const launcher::installation &files,
-                  const launcher::command_line &line)
-{
-    const launcher::wheel_result result =
-        line.has('x') ? launcher::take_out_of_wheels(line.folder)
-                      : launcher::put_into_wheels(files, line.folder);
-    return launcher::print(result.text, report(result.found));
-}
-
 int start(const launcher::command_line &line)
 {
     const launcher::request &wanted = line.wanted;
@@ -84,9 +74,6 @@ int start(const launcher::command_line &line)
     if (line.chosen == &launcher::check) {
         return launcher::show_check(files, line.wanted, line.to_check,
                                     UCX_GAUDI_VERSION);
-    }
-    if (line.chosen == &launcher::wheel) {
-        return change_wheels(files, line);
     }
     launcher::found_ucx ucx;
     if (wanted.how != launcher::loading::preload) {

@@ -7,7 +7,7 @@ _ucx_gaudi()
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
         mapfile -t COMPREPLY < <(compgen -W \
-            "run env info check wheel --help --version" \
+            "run env info check --help --version" \
             -- "$word")
         return
     fi
@@ -15,13 +15,6 @@ _ucx_gaudi()
     run | env) options="--emulate --slot --plugin --help" ;;
     info) options="--emulate --json --help" ;;
     check) options="--emulate --card --reset --timeout --output --help" ;;
-    wheel)
-        if [[ $word != -* ]]; then
-            mapfile -t COMPREPLY < <(compgen -d -- "$word")
-            return
-        fi
-        options="--remove --help"
-        ;;
     *) return ;;
     esac
     if [ "${COMP_WORDS[1]}" = run ]; then

@@ -295,7 +295,7 @@ void gaudi_load_module(const void *caller)
     dlclose(libucs);
 }
 
-/* Whether another installation serves a UCX, as one in a wheel does. */
+/* Whether another installation serves a UCX. */
 static int has_another_module(const struct ucx *ucx)
 {
     void *handle = open_loaded_module(ucx);

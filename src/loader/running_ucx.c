@@ -254,11 +254,6 @@ static void *open_libucp_of(void *libucs)
     return libucp;
 }
 
-const char *gaudi_libuct_of(void *libucp)
-{
-    return file_at(dlsym(libucp, uct_function));
-}
-
 const char *gaudi_libucs_of(void *libucp)
 {
     return file_at(dlsym(libucp, ucs_function));
@@ -274,7 +269,7 @@ void *gaudi_open_libucp(void *libucs)
 void *gaudi_open_ucx(void *libucp)
 {
     const char *const known[GAUDI_UCX_LIBRARIES] = {
-        gaudi_libuct_of(libucp), gaudi_libucs_of(libucp),
+        file_at(dlsym(libucp, uct_function)), gaudi_libucs_of(libucp),
         file_at(dlsym(libucp, ucm_function))};
     char(*files)[PATH_MAX] = calloc(GAUDI_UCX_LIBRARIES, sizeof(*files));
     void *bridge           = NULL;

@@ -35,9 +35,8 @@ void *gaudi_open_libucs(const void *code);
  * after dlopen's error. */
 void *gaudi_open_libucp(void *libucs);
 
-/* What a libucp goes by, as UCX's loader of modules sees it: the files of its
- * libuct and libucs; "" for one that it has not. */
-const char *gaudi_libuct_of(void *libucp);
+/* What a libucp goes by, as UCX's loader of modules sees it: the file of its
+ * libucs; "" when it has none. */
 const char *gaudi_libucs_of(void *libucp);
 
 /* What a module needs of the UCX of a libucp, to be closed when the module is

@@ -19,9 +19,6 @@
 static const char own_name[] = "libuct_hlthunk.";
 static const char prefix[]   = "libuct_";
 
-/* Behind the name of a module whose place `ucx-gaudi wheel` has taken. */
-static const char kept[] = ".displaced";
-
 /* Where UCX looks for modules: in the folder of libucs as the dynamic linker
  * was told, and where UCX_MODULE_DIR says; and the first without its links. */
 struct places {
@@ -116,15 +113,14 @@ static void initialize(void *module)
 }
 
 /* Returns 1 when the module is there. */
-static int load(const char *folder, const char *name, const char *more,
-                int debug)
+static int load(const char *folder, const char *name, int debug)
 {
     char file[2 * PATH_MAX];
     char broken[2 * PATH_MAX + 100];
     const char *why = broken;
     void *module    = NULL;
 
-    snprintf(file, sizeof(file), "%s/%s%s", folder, name, more);
+    snprintf(file, sizeof(file), "%s/%s", folder, name);
     if (is_loader(file)) {
         return 0;
     }
@@ -164,9 +160,8 @@ static void load_displaced_in(const char *folder, const struct places *where)
         if ((strncmp(entry->d_name, prefix, strlen(prefix)) == 0) &&
             (strncmp(entry->d_name, own_name, strlen(own_name)) != 0) &&
             is_loader(file) &&
-            !load(folder, entry->d_name, kept, where->debug) &&
-            !load(where->resolved, entry->d_name, "", where->debug) &&
-            !load(where->configured, entry->d_name, "", where->debug) &&
+            !load(where->resolved, entry->d_name, where->debug) &&
+            !load(where->configured, entry->d_name, where->debug) &&
             where->debug) {
             gaudi_say("no %s was loaded, which a slot displaces",
                       entry->d_name);

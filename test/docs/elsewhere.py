@@ -13,9 +13,6 @@ PLACEHOLDERS = {
 
 # Commands that other tests run: what they begin with, and that test.
 ELSEWHERE = [
-    # Needs a wheel.
-    (r"ucx-gaudi wheel\b",
-     "names/wheel_of.is_as_it_was_when_they_are_taken_out/hashed"),
     # Whoever runs this test runs these.
     (r"(\./)?scripts/test\b", "this"),
     (r"GAUDI_TEST_\w+=\S+ scripts/test\b", "this"),

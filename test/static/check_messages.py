@@ -47,10 +47,9 @@ MADE_BEFORE = {
         "ucx-gaudi: --emulate takes 1 to 64 cards, not '...'",
         "ucx-gaudi: --emulate is given twice",
         "ucx-gaudi: --slot excludes --plugin",
-        "ucx-gaudi: a subcommand is required: run, env, info, check or wheel",
+        "ucx-gaudi: a subcommand is required: run, env, info or check",
         "ucx-gaudi: ... takes ... to ..., not '...'",
         "ucx-gaudi: no command is given",
-        "ucx-gaudi: no folder is given",
         "ucx-gaudi: only run takes a command"],
 }
 

@@ -3,9 +3,6 @@
 
 #include "gtest/tools/installations.h"
 
-#include <fstream>
-#include <iterator>
-
 namespace gaudi::test {
 
 namespace {
@@ -28,12 +25,6 @@ void copy_writable(const fs::path &from, const fs::path &to)
     fs::permissions(to, fs::perms::owner_all);
 }
 
-std::string read(const fs::path &file)
-{
-    std::ifstream content(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(content), {}};
-}
-
 } // namespace
 
 void PrintTo(const wheel_names &names, std::ostream *out)
@@ -44,7 +35,7 @@ void PrintTo(const wheel_names &names, std::ostream *out)
 made_wheel::made_wheel(const wheel_names &names) : names_(names)
 {
     const fs::path ucx = folder_of_ucx();
-    fs::create_directories(modules());
+    fs::create_directories(libraries() / "ucx");
     for (const char *name : libraries_of_ucx) {
         copy_writable(ucx / ("lib" + std::string(name) + ".so.0"),
                       library(name));
@@ -55,10 +46,9 @@ made_wheel::made_wheel(const wheel_names &names) : names_(names)
     for (const auto &entry : fs::directory_iterator(ucx / "ucx")) {
         const std::string name = entry.path().filename().string();
         if (name.ends_with(".so.0")) {
-            const fs::path module =
-                modules() / (name.substr(0, name.find('.')) + names_.end);
-            copy_writable(entry.path(), module);
-            link(module, "$ORIGIN/..:$ORIGIN");
+            const fs::path copy = module(name.substr(3, name.find('.') - 3));
+            copy_writable(entry.path(), copy);
+            link(copy, "$ORIGIN/..:$ORIGIN");
         }
     }
 }
@@ -81,17 +71,6 @@ std::string made_wheel::program(const fs::path &of) const
              libraries().string() + ":" GAUDI_BUILD_DIR "/lib/hlthunk-emu");
     }
     return made.string();
-}
-
-std::map<std::string, std::string> made_wheel::content() const
-{
-    std::map<std::string, std::string> all;
-    for (const auto &entry : fs::recursive_directory_iterator(folder())) {
-        all[entry.path().string()] = entry.is_regular_file()
-                                         ? read(entry.path())
-                                         : std::string("folder");
-    }
-    return all;
 }
 
 } // namespace gaudi::test

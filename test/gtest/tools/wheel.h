@@ -9,7 +9,6 @@
 #include "gtest/tools/two_peers.h"
 
 #include <filesystem>
-#include <map>
 #include <ostream>
 #include <string>
 
@@ -33,18 +32,14 @@ class made_wheel {
 public:
     explicit made_wheel(const wheel_names &names);
 
-    /** Of the wheel; its libraries are in "nixl_cu12.libs". */
-    [[nodiscard]] std::filesystem::path folder() const
-    {
-        return files_.path("site-packages");
-    }
-    [[nodiscard]] std::filesystem::path modules() const
-    {
-        return libraries() / "ucx";
-    }
     [[nodiscard]] std::filesystem::path libraries() const
     {
-        return folder() / "nixl_cu12.libs";
+        return files_.path("site-packages/nixl_cu12.libs");
+    }
+    /** A module, as "uct_rdmacm". */
+    [[nodiscard]] std::filesystem::path module(const std::string &name) const
+    {
+        return libraries() / "ucx" / ("lib" + name + names_.end);
     }
     /** A library, as "ucp". */
     [[nodiscard]] std::filesystem::path library(const std::string &name) const
@@ -54,9 +49,6 @@ public:
 
     /** A copy of a program that has the wheel's UCX. */
     [[nodiscard]] std::string program(const std::filesystem::path &of) const;
-
-    /** All files of the wheel, and what they hold. */
-    [[nodiscard]] std::map<std::string, std::string> content() const;
 
 private:
     void link(const std::filesystem::path &file,
