@@ -53,8 +53,7 @@ foreach(_component IN LISTS GAUDI_PACKAGES)
     ${_component})
 endforeach()
 
-set(_parts ucx_gaudi_loader ucx-gaudi hlthunk_emu hlthunk_emu_hbl
-  ucx_gaudi_dlpack)
+set(_parts ucx_gaudi_loader ucx-gaudi hlthunk_emu hlthunk_emu_hbl)
 foreach(_release IN LISTS UCX_RELEASES)
   ucx_suffix(${_release} _suffix)
   list(APPEND _parts uct_hlthunk${_suffix})

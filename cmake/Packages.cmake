@@ -97,7 +97,7 @@ does.")
 
 set(CPACK_DEBIAN_PYTHON_PACKAGE_NAME ${GAUDI_PACKAGE_python})
 set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
-set(CPACK_DEBIAN_PYTHON_DEBUGINFO_PACKAGE ON)
+set(CPACK_DEBIAN_PYTHON_PACKAGE_ARCHITECTURE all)
 foreach(_script postinst prerm)
   configure_file("${CMAKE_CURRENT_LIST_DIR}/python-${_script}.in"
     "${_control}/python/${_script}" @ONLY)

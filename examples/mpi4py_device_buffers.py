@@ -35,6 +35,11 @@ def pattern(rank):
     return bytes((7 * rank + i) % 251 for i in range(251)) * (COUNT // 251 + 1)
 
 
+def by_address(buffer):
+    """As mpi4py takes memory of any kind."""
+    return [MPI.memory.fromaddress(buffer.pointer, buffer.size), MPI.BYTE]
+
+
 def main():
     comm = MPI.COMM_WORLD
     right = (comm.rank + 1) % comm.size
@@ -44,26 +49,22 @@ def main():
     received = ucx_gaudi.Buffer(COUNT)
     to_send.copy_from(pattern(comm.rank)[:COUNT])
 
-    # By the address, as mpi4py takes memory of any kind.
     received.fill(0)
-    comm.Sendrecv([MPI.memory.fromaddress(to_send.pointer, COUNT), MPI.BYTE],
-                  right,
-                  recvbuf=[MPI.memory.fromaddress(received.pointer, COUNT),
-                           MPI.BYTE], source=left)
+    comm.Sendrecv(by_address(to_send), right, recvbuf=by_address(received),
+                  source=left)
     assert received.tobytes() == pattern(left)[:COUNT], "Sendrecv"
 
-    # The buffers themselves, and parts of them: mpi4py gets their addresses by
-    # DLPack.
+    # Parts of them.
     received.fill(0)
-    requests = [comm.Irecv(received[1000:3000], left),
-                comm.Isend(to_send[500:2500], right)]
+    requests = [comm.Irecv(by_address(received[1000:3000]), left),
+                comm.Isend(by_address(to_send[500:2500]), right)]
     MPI.Request.Waitall(requests)
     seen = received.tobytes()
     assert seen[1000:3000] == pattern(left)[500:2500], "Isend"
     assert not any(seen[:1000]) and not any(seen[3000:]), "beside Isend"
 
     # To a host array of anything with Python's buffer protocol.
-    comm.Bcast(to_send, root=0)
+    comm.Bcast(by_address(to_send), root=0)
     host = bytearray(COUNT)
     to_send.copy_to(host)
     assert host == pattern(0)[:COUNT], "Bcast"

@@ -32,8 +32,7 @@ PACKAGES = {
         "/examples/Makefile", "/examples/dmabuf.c"),
     "hl-thunk-emulator": ("/hlthunk-emu/libhl-thunk.so",),
     "python3-ucx-gaudi": (
-        "/usr/lib/python3/dist-packages/ucx_gaudi/__init__.py",
-        "/dist-packages/ucx_gaudi/libucx_gaudi_dlpack.so"),
+        "/usr/lib/python3/dist-packages/ucx_gaudi/__init__.py",),
 }
 IN_EACH = ("/copyright", "/changelog.gz", "/changelog.Debian.gz")
 

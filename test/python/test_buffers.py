@@ -161,8 +161,7 @@ class Buffers(common.LoggedTest):
         part.free()
         self.assertIn("freed", repr(buffer))
         for use in (buffer.tobytes, part.tobytes, lambda: buffer.fill(1),
-                    lambda: buffer.pointer, lambda: buffer[1:2],
-                    buffer.__dlpack__):
+                    lambda: buffer.pointer, lambda: buffer[1:2]):
             with self.assertRaises(ValueError):
                 use()
 
@@ -206,14 +205,16 @@ class Buffers(common.LoggedTest):
         self.expect_log("they overlap")
 
     def test_in_use_do_not_hide_an_error(self):
+        stream = ucx_gaudi.Stream()
         with self.assertRaises(KeyError):
             with Buffer(3 << 30) as buffer:  # of 4 GiB
-                tensor = buffer.__dlpack__()
+                stream.copy(buffer, b"x")
                 raise KeyError
         with self.assertRaises(BufferError):
             with buffer:
                 pass
-        del tensor, buffer
+        stream.close()
+        del buffer
         Buffer(3 << 30).free()
 
     def test_are_freed_with_their_last_reference(self):
@@ -323,7 +324,7 @@ class Buffers(common.LoggedTest):
     def test_of_a_parent_that_is_using_them_are_refused_in_a_child(self):
         """The thread that holds the lock is not there."""
         buffer = Buffer(100)
-        tensor = buffer.__dlpack__()
+        stream = ucx_gaudi.Stream().copy(buffer, b"x")
         held, forked = threading.Event(), threading.Event()
 
         def hold():
@@ -339,15 +340,16 @@ class Buffers(common.LoggedTest):
             signal.alarm(20)
             code = 1
             try:
-                buffer.__dlpack__()
+                buffer.tobytes()
             except ValueError:
-                del tensor, buffer
+                del stream, buffer
                 gc.collect()
                 code = 0
             os._exit(code)
         forked.set()
         holder.join()
         self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        stream.close()
 
     def test_are_not_copied_as_objects(self):
         with Buffer(10) as buffer:

@@ -20,10 +20,6 @@ import ucx_gaudi
 with ucx_gaudi.Buffer.open_handle(bytes.fromhex(sys.argv[1])) as there:
     print(there.size, there.card, there[1:4].tobytes())
     there[:2].copy_from(b"zz")
-    try:
-        there.__dlpack__()
-    except BufferError as error:
-        print(error)
 """
 
 
@@ -92,9 +88,7 @@ class Engines(common.LoggedTest):
             with ucx_gaudi.Export(memory) as export:
                 said = common.run("/usr/bin/python3", "-B", "-c", OPENER,
                                   export.handle.hex())
-                self.assertEqual("100 another process b'123'\n"
-                                 "memory of another process is no tensor\n",
-                                 said)
+                self.assertEqual("100 another process b'123'\n", said)
             seen = (bytes(memory) if isinstance(memory, bytearray)
                     else memory.tobytes())
             self.assertEqual(b"zz2345", seen[:6])

@@ -8,7 +8,7 @@ import os
 import threading
 import weakref
 
-from ucx_gaudi import _dlpack, _library
+from ucx_gaudi import _library
 
 
 class _View(ctypes.Structure):
@@ -79,54 +79,31 @@ class _Memory:
             raise ValueError("the buffer is of the process that this one was "
                              "forked from")
 
-    def take(self):
-        """Keep it from being freed, until it is given back."""
+    @contextlib.contextmanager
+    def in_use(self):
+        """Keep it from being freed. Its uses end with the `with`, not with a
+        frame: the traceback of an error keeps that."""
         self.check()
         with self.lock:
             self.check()
             self.uses += 1
-
-    def give_back(self):
-        if self.is_inherited():
-            return
-        with self.lock:
-            self.uses -= 1
-
-    @contextlib.contextmanager
-    def in_use(self):
-        """Its uses end with the `with`, not with a frame: the traceback of an
-        error keeps that."""
-        self.take()
         try:
             yield
         finally:
-            self.give_back()
+            if not self.is_inherited():
+                with self.lock:
+                    self.uses -= 1
 
     def free(self):
         with self.lock:
             if self.is_freed:
                 return
             if self.uses > 0:
-                raise BufferError("the buffer is in use: by a copy, or as a "
-                                  "tensor of DLPack")
+                raise BufferError("the buffer is in use by a copy")
             self.is_freed = True
         self.owner = None
         if self.finalizer is not None:
             self.finalizer()
-
-
-class _Hold:
-    """Keeps memory from being freed as long as it lives: for tensors, which end
-    wherever their last reference goes."""
-
-    def __init__(self, memory):
-        memory.take()
-        self.memory = memory
-
-    def __del__(self):
-        memory = getattr(self, "memory", None)
-        if memory is not None:
-            memory.give_back()
 
 
 @contextlib.contextmanager
@@ -249,9 +226,9 @@ class Buffer:
         """Give the memory back. Buffers of parts of it are freed, too. Does
         nothing the second time.
 
-        Raises BufferError while it is in use by another thread's copy or as a
-        tensor of DLPack. The end of a `with` does so, too, unless an error is
-        what ends it: the memory is then freed with its last user."""
+        Raises BufferError while a stream or another thread copies it. The end
+        of a `with` does so, too, unless an error is what ends it: the memory is
+        then freed with its last user."""
         if not self._memory.is_inherited():
             self._memory.free()
 
@@ -313,20 +290,3 @@ class Buffer:
         host = bytearray(self._size)
         self.copy_to(host)
         return bytes(host)
-
-    def __dlpack_device__(self):
-        if not self.card.startswith("gaudi"):
-            raise BufferError("memory of another process is no tensor")
-        return _dlpack.device_of(self.card)
-
-    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None,
-                   copy=None):
-        """A tensor of bytes (uint8) for consumers that know Gaudi memory by
-        DLPack's number for other devices, kDLExtDev. It keeps the memory."""
-        _dlpack.check_request(self.__dlpack_device__(), stream, dl_device)
-        source = self
-        if copy:
-            source = Buffer(self._size, self.card).copy_from(self)
-        return _dlpack.make_capsule(_Hold(source._memory), source.pointer,
-                                    source.size, self.__dlpack_device__(),
-                                    max_version, bool(copy))
