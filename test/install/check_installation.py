@@ -175,7 +175,7 @@ def check_completion(prefix):
 def check_pages(prefix):
     """What they link to is there."""
     pages = list(prefix.glob("share/doc/ucx-gaudi-transports/**/*.md"))
-    expect({"README.md", "install.md", "variables.md"} <=
+    expect({"README.md", "install.md", "running.md"} <=
            {page.name for page in pages}, f"the pages are {pages}")
     for page in pages:
         for target in re.findall(r"\]\(([^()\s#]+)[^()\s]*\)", page.read_text()):
