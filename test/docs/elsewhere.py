@@ -21,9 +21,6 @@ ELSEWHERE = [
     # Needs a root folder of another distribution; the test does it in this one.
     (r"chroot ROOT ucx_info", "static.source_trees_of_ucx_are_looked_at"),
     (r"scripts/fetch-ucx-source\b", "static.source_trees_of_ucx_are_looked_at"),
-    # Changes the source.
-    (r"python3 test/static/check_abi\.py --keep",
-     "static.abi_check_finds_what_breaks_programs"),
     # Install what was built, or take it away. scripts/package itself configures
     # and builds a second tree, which takes minutes: the test has cpack make the
     # same packages of the tree that is there.

@@ -2,12 +2,10 @@
 """What the tests of installations share."""
 
 import contextlib
-import io
 import os
 import pathlib
 import subprocess
 import sys
-import tarfile
 import tempfile
 
 DEADLINE = 240
@@ -71,38 +69,6 @@ def tree(folder):
         return path.read_bytes() if path.is_file() else None
     return {str(path.relative_to(folder)): content(path)
             for path in folder.rglob("*")}
-
-
-def members(package):
-    """Of each file in a package: what it has, and the rest that is kept."""
-    found = {}
-    for part in ("--ctrl-tarfile", "--fsys-tarfile"):
-        data = subprocess.run(["dpkg-deb", part, package], check=True,
-                              stdout=subprocess.PIPE).stdout
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            for one in archive:
-                found[one.name] = (
-                    archive.extractfile(one).read() if one.isfile() else None,
-                    (one.type, one.mode, one.mtime, one.uid, one.linkname))
-    return found
-
-
-def differences(one, other):
-    """How two packages differ, in lines; none if their bytes are the same."""
-    if one.read_bytes() == other.read_bytes():
-        return []
-    first, second = members(one), members(other)
-    lines = []
-    for name in sorted(first.keys() | second.keys()):
-        mine, theirs = first.get(name), second.get(name)
-        if mine is None or theirs is None:
-            lines.append(f"{name} is in one of them")
-        elif mine[0] != theirs[0]:
-            lines.append(f"{name} has other bytes")
-        elif mine != theirs:
-            lines.append(f"{name}: {mine[1]}, {theirs[1]}")
-    return [f"{one.name} is made in two ways:",
-            *(lines or ["the archive around the files"])]
 
 
 def check_listing(prefix, *options):

@@ -4,14 +4,14 @@
 
 usage: check_tree.py ROOT
 
-Large files; sources of more lines than one looks through; tests that are skipped
-by anything but test/common/ability.h, which asks the system, and the list of what
-does not hold beside a framework, test/common/framework_limits.cc; names of the
-emulator where it is to be a driver library as any other; variables that libraries
-read without secure_getenv (programs may have more rights than who starts them,
-and the launcher is no library); paths and hosts that only one machine has; package
-registries, which are the business of that machine's settings; files without a tag
-of their license in their first two lines, unless REUSE.toml speaks for them.
+Large files; tests that are skipped by anything but test/common/ability.h, which
+asks the system, and the list of what does not hold beside a framework,
+test/common/framework_limits.cc; names of the emulator where it is to be a driver
+library as any other; variables that libraries read without secure_getenv
+(programs may have more rights than who starts them, and the launcher is no
+library); paths and hosts that only one machine has; package registries, which are
+the business of that machine's settings; files without a tag of their license in
+their first two lines, unless REUSE.toml speaks for them.
 """
 
 import os
@@ -24,9 +24,7 @@ import tomllib
 from common import is_source, read, report, run, tree_files
 
 LARGEST = 512 * 1024
-MOST_LINES = 450  # of a source file below src, without the tag,
 TAG = "SPDX-License-Identifier: BSD-3-Clause"
-MANUAL = "src/program/ucx_gaudi.h"  # but of this one, which programs read whole
 EMULATOR = "src/hlthunk_emulator/"
 EMULATORS = re.compile("hlthunk_emu_|memfd:hlthunk")
 
@@ -65,9 +63,6 @@ def check_file(root, name, licensed):
     with open(path, "rb") as file:
         text = file.read().decode("utf-8", errors="replace")
     lines = text.splitlines()
-    if (name.startswith("src/") and name != MANUAL and is_source(name) and
-            len(lines) - 1 > MOST_LINES):
-        yield f"{name}: {len(lines)} lines"
     if (not licensed.fullmatch(name) and
             not any(TAG in line for line in lines[:2])):
         yield f"{name}: no {TAG}"
