@@ -219,21 +219,6 @@ model_time box_traffic::earliest_end(unsigned card, uint64_t job)
     return (end == 0) ? 0 : end + nanoseconds(speed_.completion);
 }
 
-std::vector<flow> box_traffic::flows_of(unsigned card, uint64_t job)
-{
-    std::vector<flow> found;
-    const locked state(*this);
-    const model_time present = now();
-    state->all.advance(speed_, present);
-    for (const flow &known : state->all.flows()) {
-        if ((known.card == card) && (known.job == job)) {
-            found.push_back(known);
-            found.back().end = (known.end != 0) ? known.end : present;
-        }
-    }
-    return found;
-}
-
 void box_traffic::forget(unsigned card, uint64_t job)
 {
     const locked state(*this);

@@ -18,7 +18,6 @@
 #include "util/unique_fd.h"
 
 #include <string>
-#include <vector>
 
 namespace gaudi::emu {
 
@@ -38,10 +37,6 @@ public:
     /** The same without what comes after the last byte: for what the program
      *  sees arrive. 0: unknown. */
     [[nodiscard]] model_time last_byte(unsigned card, uint64_t job);
-
-    /** The flows of a job in the order in which they were added; those that
-     *  have not ended as if they did now. @throws bad_alloc. */
-    [[nodiscard]] std::vector<flow> flows_of(unsigned card, uint64_t job);
 
     /** A job of a card that this process has open, or all of them, are over.
      */

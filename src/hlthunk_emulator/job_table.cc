@@ -21,10 +21,14 @@ void sleepers::sleep(card_lock &lock, clock::time_point deadline)
     }
 }
 
-void job_table::begin(uint64_t seq, uint32_t parts, const fault_effect *fate)
+void job_table::begin(uint64_t seq, uint32_t queue, uint32_t parts,
+                      const fault_effect *fate)
 {
     slot_of(seq).parts = parts;
     ++counters_.jobs;
+    if (watch_ != nullptr) {
+        watch_->submitted(seq, queue);
+    }
     if (fate == nullptr) {
         return;
     }
@@ -177,7 +181,6 @@ void job_table::abandon()
             watch_->abandon_job(left.seq, left.status);
         }
     }
-    watch_->flush();
 }
 
 } // namespace gaudi::emu

@@ -122,7 +122,7 @@ public:
     using clock = std::chrono::steady_clock;
 
     /** @param completed  Told of every job that completes.
-     *  @param watch      Model and trace of the jobs; nullptr: neither. */
+     *  @param watch      Model and log of the jobs; nullptr: neither. */
     job_table(hlthunk_emu_counters &counters, completed_jobs &completed,
               const char *name, std::unique_ptr<job_watch> watch)
         : counters_(counters), completed_(completed), name_(name),
@@ -147,8 +147,10 @@ public:
     /** Give the next number, and its slot. */
     uint64_t take_number();
 
-    /** @param fate  What the job is to meet with; nullptr: nothing. */
-    void begin(uint64_t seq, uint32_t parts, const fault_effect *fate);
+    /** @param queue  Of its first part.
+     *  @param fate   What the job is to meet with; nullptr: nothing. */
+    void begin(uint64_t seq, uint32_t queue, uint32_t parts,
+               const fault_effect *fate);
 
     /** Keep how a job ends that has begun. */
     void keep_outcome(uint64_t seq)
@@ -224,9 +226,6 @@ private:
 inline uint64_t job_table::take_number()
 {
     slot_of(next_) = {.seq = next_};
-    if (watch_ != nullptr) {
-        watch_->submitted(next_);
-    }
     return next_++;
 }
 

@@ -139,7 +139,7 @@ int queue_manager::copy(card_lock &lock, const copy_request &wanted,
     seq_p = jobs_.take_number();
     part only{.seq = seq_p, .queue = internal_queue + engine};
     begin_copy(only, wanted);
-    jobs_.begin(seq_p, 1, fate);
+    jobs_.begin(seq_p, only.queue, 1, fate);
     run_or_enter(only);
     return 0;
 }
@@ -178,7 +178,7 @@ int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
                       .queue    = chunk.queue_index,
                       .commands = {.upper = {chunk.cb_handle, chunk.cb_size}}};
     };
-    jobs_.begin(seq, count, fate);
+    jobs_.begin(seq, chunks->queue_index, count, fate);
     if ((in.flags & flag_timestamp) != 0) {
         jobs_.keep_outcome(seq);
     }

@@ -132,7 +132,7 @@ void queue_manager::watch_copy(part &current, const translation &from,
 void queue_manager::end_watched_copy(part &current)
 {
     if (current.watched) {
-        watch_->end(current.seq, current.queue, current.copy.size);
+        watch_->end(current.seq, current.copy.size);
         current.watched = false;
     }
 }
@@ -371,9 +371,6 @@ void queue_manager::fault(const part &current, fault_kind unless_wished,
         "before offset %u: %s",
         name_, current.seq, current.queue, lower ? "lower " : "", stream.va,
         stream.size, stream.next, text);
-    if (watch_ != nullptr) {
-        watch_->tell_fault(current.seq, current.queue, text);
-    }
     jobs_.abort(jobs_.slot_of(current.seq));
     fault_effect met = faults::meet(faulty_call::packet, card_);
     if (met.kind == fault_kind::none) {

@@ -29,7 +29,7 @@ public:
     /** @param completed  Told of every job that completes.
      *  @param card       Index of the card, and
      *  @param name       its name.
-     *  @param watch      Model and trace of the jobs; nullptr: neither. */
+     *  @param watch      Model and log of the jobs; nullptr: neither. */
     queue_manager(const mmu &table, hlthunk_emu_counters &counters,
                   completed_jobs &completed, const char *name,
                   unsigned card = 0, std::unique_ptr<job_watch> watch = {});

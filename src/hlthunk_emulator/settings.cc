@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/settings.h"
 
-#include "hlthunk_emulator/trace_file.h"
 #include "util/made_once.h"
 
 #include <algorithm>
@@ -155,15 +154,6 @@ std::string read_timing(const char *text, settings &result)
         return "(off, hls2, hls3 or a file): " + why;
     }
     return {};
-}
-
-std::string read_trace(const char *path, settings &result)
-{
-    result.trace    = path;
-    const int error = why_no_trace(result.trace);
-    return (error == 0)
-               ? std::string()
-               : std::string("(a file to write): ") + std::strerror(error);
 }
 
 /* Whether a text begins with a decimal number; moves behind it. */
@@ -369,7 +359,11 @@ constexpr struct {
          return unless(good, "an absolute path");
      }},
     {"HLTHUNK_EMU_TIMING", true, read_timing},
-    {"HLTHUNK_EMU_TRACE", true, read_trace},
+    {"HLTHUNK_EMU_LOG_JOBS", true,
+     [](const char *text, settings &result) {
+         result.job_log = text;
+         return std::string();
+     }},
     {"HLTHUNK_EMU_LOG", true,
      [](const char *text, settings &result) {
          result.log = (std::strcmp(text, "0") != 0);

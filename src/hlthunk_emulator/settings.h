@@ -74,10 +74,10 @@ struct settings {
     /** Milliseconds for which a queue pair that has sent still receives after
      *  it is destroyed; the driver's are 5000 (HBL_CN_QP_DRAIN_TIME). */
     unsigned port_drain = 20;
-    std::string sysfs;  /**< absolute path of the emulated sysfs; empty: none */
-    std::string trace;  /**< file for a trace of all jobs; empty: none */
-    bool log   = false; /**< explain errors on stderr */
-    bool valid = true;  /**< false: bad values, no cards */
+    std::string sysfs; /**< absolute path of the emulated sysfs; empty: none */
+    std::string job_log; /**< file with a line per job; empty: none */
+    bool log   = false;  /**< explain errors on stderr */
+    bool valid = true;   /**< false: bad values, no cards */
 
     /** Whether peer-to-peer gets from card to card. */
     [[nodiscard]] bool is_reached(unsigned card, unsigned other) const

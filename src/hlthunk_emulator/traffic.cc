@@ -155,7 +155,6 @@ void traffic::advance(const timing_figures &speed, model_time to)
         }
         for (const uint16_t i : moving) {
             flow &moved = flows_[i];
-            moved.began = (moved.began != 0) ? moved.began : now_;
             if (now_ + time_for(moved.left, by_flow[i]) <= next) {
                 moved.end = next;
             } else {
@@ -176,7 +175,6 @@ bool traffic::add(const flow &added)
         if ((last.end == 0) && (last.job == added.job) &&
             (last.needs == added.needs)) {
             last.left += added.left;
-            last.copies += added.copies;
             return true;
         }
         break;

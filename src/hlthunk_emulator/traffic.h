@@ -77,9 +77,7 @@ private:
 /** Bytes of one job that follow each other in one queue. */
 struct flow {
     uint64_t job;     /**< its sequence number */
-    uint32_t copies;  /**< that it is made of */
     model_time start; /**< not before */
-    model_time began; /**< 0 before it has */
     model_time end;   /**< 0 while it is under way */
     double left;      /**< bytes */
     uint16_t owner;   /**< process */

@@ -212,7 +212,7 @@ private:
     const uint32_t mask_; /* by the hardware's numbers */
     const int event_fd_;
     const box_wires &wires_ = box_wires::instance();
-    std::unique_ptr<port_watch> watch_; /* nullptr: neither model nor trace */
+    std::unique_ptr<port_watch> watch_; /* nullptr: no model */
     bool has_pd_    = false;
     bool is_gone_   = false; /* the card is, */
     bool gone_told_ = false; /* and the program knows */

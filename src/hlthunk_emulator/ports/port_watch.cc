@@ -3,17 +3,9 @@
 
 #include "hlthunk_emulator/settings.h"
 
-#include <algorithm>
-#include <string>
-
 namespace gaudi::emu {
 
 namespace {
-
-model_time now()
-{
-    return model_time_of(port_watch::clock::now());
-}
 
 /* Numbers of messages among the jobs of their card, of which none gets so far;
  * and of their queues among those of the engines. */
@@ -25,7 +17,7 @@ uint64_t job_of(unsigned port, uint32_t qpn, uint32_t number)
 
 uint16_t queue_of(unsigned port)
 {
-    return static_cast<uint16_t>(first_port_row + port);
+    return static_cast<uint16_t>(queue_count + internal_queue_count + port);
 }
 
 bool is_of_device(uint64_t va)
@@ -60,11 +52,8 @@ route route_of(port_end from, const send_wqe &wqe)
 std::unique_ptr<port_watch> port_watch::create(unsigned card)
 {
     box_traffic *const model = box_traffic::instance();
-    trace_file *const trace  = find_trace();
-    if ((model == nullptr) && (trace == nullptr)) {
-        return nullptr;
-    }
-    return std::unique_ptr<port_watch>(new port_watch(model, trace, card));
+    return std::unique_ptr<port_watch>(
+        (model != nullptr) ? new port_watch(*model, card) : nullptr);
 }
 
 port_watch::~port_watch()
@@ -76,30 +65,25 @@ port_watch::~port_watch()
 
 void port_watch::drop(uint64_t job)
 {
-    if (model_ != nullptr) {
-        model_->forget(card_, job);
-    }
+    model_.forget(card_, job);
     begun_.erase(job);
 }
 
 void port_watch::begin(port_end from, uint32_t qpn, uint32_t number,
                        const send_wqe &wqe)
 {
-    const uint64_t job = job_of(from.port, qpn, number);
-    begun_[job]        = {now(), {}};
-    if (model_ != nullptr) {
-        const double latency = model_->speed().port_latency * 1000;
-        model_->add({.job    = job,
-                     .copies = 1,
-                     .start  = now() + static_cast<model_time>(latency),
-                     .began  = 0,
-                     .end    = 0,
-                     .left   = static_cast<double>(wqe.size),
-                     .owner  = 0,
-                     .card   = static_cast<uint16_t>(from.card),
-                     .queue  = queue_of(from.port),
-                     .needs  = route_of(from, wqe)});
-    }
+    const uint64_t job   = job_of(from.port, qpn, number);
+    begun_[job]          = {};
+    const double latency = model_.speed().port_latency * 1000;
+    model_.add({.job   = job,
+                .start = model_time_of(clock::now()) +
+                         static_cast<model_time>(latency),
+                .end   = 0,
+                .left  = static_cast<double>(wqe.size),
+                .owner = 0,
+                .card  = static_cast<uint16_t>(from.card),
+                .queue = queue_of(from.port),
+                .needs = route_of(from, wqe)});
 }
 
 /* The model is not asked before then: all processes of the box share it. */
@@ -109,57 +93,20 @@ port_watch::clock::time_point port_watch::end_of(unsigned port, uint32_t qpn,
 {
     const uint64_t job = job_of(port, qpn, number);
     const auto known   = begun_.find(job);
-    if ((model_ == nullptr) || (known == begun_.end())) {
+    if (known == begun_.end()) {
         return {};
     }
-    message &of = known->second;
-    if (of.end <= now) {
-        of.end = clock::time_point(
-            std::chrono::nanoseconds(model_->last_byte(card_, job)));
+    clock::time_point &end = known->second;
+    if (end <= now) {
+        end = clock::time_point(
+            std::chrono::nanoseconds(model_.last_byte(card_, job)));
     }
-    return of.end;
+    return end;
 }
 
-void port_watch::end(port_end from, uint32_t qpn, uint32_t number,
-                     const send_wqe &wqe)
+void port_watch::end(unsigned port, uint32_t qpn, uint32_t number)
 {
-    const uint64_t job = job_of(from.port, qpn, number);
-    const auto known   = begun_.find(job);
-    if (known == begun_.end()) {
-        return;
-    }
-    model_time began = known->second.began;
-    model_time ended = now();
-    if ((model_ != nullptr) && (rows_.file() != nullptr)) {
-        for (const flow &moved : model_->flows_of(card_, job)) {
-            began = (moved.began != 0) ? moved.began : moved.end;
-            ended = moved.end;
-        }
-    }
-    drop(job);
-    if (rows_.file() == nullptr) {
-        return;
-    }
-    /* Without a model messages of a port overlap. */
-    model_time &before     = ended_[from.port];
-    began                  = std::max(began, before);
-    ended                  = std::max(began, ended);
-    before                 = ended;
-    const auto to          = peer_of(from);
-    const std::string name = to.has_value()
-                                 ? "to gaudi" + std::to_string(to->card) +
-                                       " port " + std::to_string(to->port)
-                                 : "to the network";
-    rows_.add_event(
-        R"({"ph":"X","cat":"port",%s,"ts":%s,"dur":%s,)"
-        R"("name":"%s","args":{"bytes":%u,"source":"0x%lx",)"
-        R"("destination":"0x%lx","qp":%u,"wqe":%u,"process":"%s"}})",
-        rows_.row_of(queue_of(from.port), "port " + std::to_string(from.port))
-            .c_str(),
-        time_text(began).text, time_text(ended - began).text, name.c_str(),
-        wqe.size, wqe.local, wqe.remote, qpn, number,
-        rows_.file()->process().c_str());
-    rows_.hand_over();
+    drop(job_of(port, qpn, number));
 }
 
 void port_watch::forget(unsigned port, uint32_t qpn)

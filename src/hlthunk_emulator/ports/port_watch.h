@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What goes with the messages of a card's ports beside their bytes: the timing
- * model and the trace. Made when a card's ports are opened and one of them is
- * on.
- *
- * In the trace each port has a row, with a slice per message from where its
- * port has begun it to where it has arrived: in the model if there is one, else
- * as this machine has done it.
+ * The messages of a card's ports in the timing model. Made when a card's ports
+ * are opened and there is a model.
  *
  * Not thread-safe: its context's lock protects it.
  */
@@ -15,9 +10,7 @@
 #include "hlthunk_emulator/box_traffic.h"
 #include "hlthunk_emulator/ports/formats.h"
 #include "hlthunk_emulator/ports/wiring.h"
-#include "hlthunk_emulator/trace_rows.h"
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -33,8 +26,7 @@ public:
      *  so that they follow each other without a gap. */
     static constexpr uint32_t most_ahead = 4;
 
-    /** @return nullptr when neither model nor trace is on. @throws bad_alloc.
-     */
+    /** @return nullptr when there is no model. @throws bad_alloc. */
     static std::unique_ptr<port_watch> create(unsigned card);
 
     ~port_watch();
@@ -51,27 +43,21 @@ public:
     end_of(unsigned port, uint32_t qpn, uint32_t number, clock::time_point now);
 
     /** It has been acknowledged. */
-    void end(port_end from, uint32_t qpn, uint32_t number, const send_wqe &wqe);
+    void end(unsigned port, uint32_t qpn, uint32_t number);
 
     /** Nothing of a queue pair is under way any more. */
     void forget(unsigned port, uint32_t qpn);
 
 private:
-    port_watch(box_traffic *model, trace_file *trace, unsigned card)
-        : model_(model), rows_(trace, card), card_(card)
+    port_watch(box_traffic &model, unsigned card) : model_(model), card_(card)
     {}
 
     void drop(uint64_t job);
 
-    box_traffic *const model_; /* nullptr: messages take as long as they do */
-    trace_rows rows_;
+    box_traffic &model_;
     const unsigned card_;
-    struct message {
-        model_time began;
-        clock::time_point end; /* at the earliest, when last asked for */
-    };
-    std::map<uint64_t, message> begun_;             /* by job */
-    std::array<model_time, ports_of_card> ended_{}; /* the last one of each */
+    /* By job: its end at the earliest, when last asked for. */
+    std::map<uint64_t, clock::time_point> begun_;
 };
 
 } // namespace gaudi::emu

@@ -191,7 +191,7 @@ void port_context::end_message(queue_pair &of)
     const auto own = receive_wqe::read(of.receive.engine() +
                                        size_t{slot} * receive_wqe_bytes);
     if (watch_ != nullptr) {
-        watch_->end({card_, of.port}, of.qpn, number, sent);
+        watch_->end(of.port, of.qpn, number);
     }
     if (ports_[of.port].checked && (own.index != (slot & 0xff))) {
         fail(of, syndrome::receive_index, true,

@@ -2,7 +2,6 @@
 /* External ports: between boxes, and between the cards of one. */
 #include "common/scratch.h"
 #include "gtest/emu/ports_fixture.h"
-#include "gtest/emu/trace_reader.h"
 
 #include <csignal>
 #include <fstream>
@@ -377,6 +376,17 @@ TEST(emu_port_networks, a_write_arrives_in_another_box_by_ip_and_by_mac)
     }
 }
 
+TEST(emu_port_networks, a_write_of_a_modelled_box_arrives_in_another)
+{
+    const scratch_directory files;
+    EXPECT_TRUE(child_passes(
+        "writes_to_another_box",
+        {in_box("one",
+                {{"HLTHUNK_EMU_TIMING",
+                  files.file("figures",
+                             R"({"port": 0.125, "port_latency": 0})")}})}));
+}
+
 TEST(emu_port_networks, a_peer_that_is_killed_is_an_error_after_all_retries)
 {
     EXPECT_TRUE(
@@ -418,43 +428,3 @@ TEST(emu_port_networks, a_port_whose_address_is_taken_is_down_and_says_so)
               1u)
         << ended.error;
 }
-
-/* Messages of a child, of which one has 4 MiB. */
-struct traced_message {
-    const char *child;
-    size_t place;
-    const char *row;
-    const char *name;
-};
-
-class emu_port_trace : public ::testing::TestWithParam<traced_message> {};
-
-TEST_P(emu_port_trace, has_messages_and_their_time_in_the_row_of_their_port)
-{
-    const auto &[child, place, row, name] = GetParam();
-    const scratch_directory files;
-    const std::string figures =
-        files.file("figures", R"({"port": 0.125, "port_latency": 0})");
-    const std::string path = files.path("trace");
-    ASSERT_TRUE(
-        child_passes(child, {in_box("one", {{"HLTHUNK_EMU_TIMING", figures},
-                                            {"HLTHUNK_EMU_TRACE", path}})}));
-    const trace seen = read_trace(path);
-    EXPECT_EQ(seen.wrong, "");
-    EXPECT_EQ(seen.overlap(), "");
-    ASSERT_GT(seen.ports.size(), place);
-    const traced_slice &message = seen.ports[place];
-    EXPECT_EQ(message.row, row);
-    EXPECT_EQ(message.name, name);
-    EXPECT_EQ(message.bytes(), 4 * mebi);
-    EXPECT_GE(message.end - message.begin, int64_t{33'000'000});
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    to, emu_port_trace,
-    ::testing::Values(
-        traced_message{"sends_in_a_model", 1, "port 0", "to gaudi3 port 0"},
-        traced_message{"writes_to_another_box", 2, "port 8", "to the network"}),
-    [](const auto &tested) {
-        return std::string(tested.index == 0 ? "a_card" : "another_box");
-    });

@@ -233,7 +233,7 @@ GAUDI_CHILD(sends_where_the_wire_is_cut)
     return 0;
 }
 
-/* Two messages through a port of a modelled box; its row in the trace. */
+/* Two messages through a port of a modelled box. */
 GAUDI_CHILD(sends_in_a_model)
 {
     wired_pair pair;
@@ -263,6 +263,15 @@ TEST(emu_port_processes, a_write_arrives_in_another_process)
         expect_arrival(card, user, there, size, size);
     }
     dismiss(card, user, there);
+}
+
+TEST(emu_port_processes, messages_take_the_time_of_the_model)
+{
+    const scratch_directory files;
+    EXPECT_TRUE(child_passes(
+        "sends_in_a_model",
+        {{{"HLTHUNK_EMU_TIMING",
+           files.file("figures", R"({"port": 0.125, "port_latency": 0})")}}}));
 }
 
 TEST(emu_port_processes, a_peer_that_is_killed_is_an_error_after_all_retries)
