@@ -14,7 +14,7 @@ namespace gaudi {
 
 namespace {
 
-/* Of what is opened. A page between two ranges keeps them apart. */
+/* Of what is opened. A page before each range keeps it apart. */
 constexpr uint64_t address_bytes = uint64_t{1} << 48;
 constexpr uint64_t page          = 4096;
 
@@ -27,7 +27,7 @@ uint64_t occupied(size_t length)
 
 program_ipc::program_ipc()
 {
-    addresses_.add(shim::unreachable_memory, address_bytes);
+    addresses_.add(shim::unreachable_memory + page, address_bytes - page);
 }
 
 void program_ipc::forget_freed_locked()
