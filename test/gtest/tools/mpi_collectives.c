@@ -98,7 +98,7 @@ static void expect_of_each(struct call *call, int for_me)
 
 /* Variants, of which some have their own block where it is to be, and some let
  * it be. */
-enum { plainly, in_place, others, at_once = 0x10 };
+enum { plainly, in_place, others, at_once = 0x10, largest = 0x20 };
 
 /* --- Allgather ------------------------------------------------------------ */
 
@@ -123,6 +123,25 @@ static void allgather(struct call *call)
     } else {
         MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, call->to, call->size,
                       MPI_CHAR, MPI_COMM_WORLD);
+    }
+    end(call, ranks - 1);
+}
+
+static void allgatherv_in_place(struct call *call)
+{
+    MPI_Request request;
+
+    expect_of_each(call, 0);
+    call->initial[rank] = call->expected[rank];
+    begin(call);
+    if (call->how & at_once) {
+        MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, call->to,
+                        call->counts, call->offsets, MPI_CHAR, MPI_COMM_WORLD,
+                        &request);
+        complete(request);
+    } else {
+        MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, call->to,
+                       call->counts, call->offsets, MPI_CHAR, MPI_COMM_WORLD);
     }
     end(call, ranks - 1);
 }
@@ -336,6 +355,56 @@ static void get(struct call *call)
     MPI_Win_free(&window);
 }
 
+/* As put, to memory attached later: one byte more than is used, since Open MPI
+ * 4.1 crashes at a put to the last byte. */
+static void put_dynamic(struct call *call)
+{
+    MPI_Win window;
+    MPI_Aint here, there;
+
+    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+    MPI_Win_attach(window, call->to, (MPI_Aint)ranks * call->size + 1);
+    MPI_Get_address(block(call->to, call, left), &here);
+    MPI_Sendrecv(&here, 1, MPI_AINT, left, 0, &there, 1, MPI_AINT, right, 0,
+                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    begin(call);
+    MPI_Win_fence(0, window);
+    MPI_Put(call->from, call->size, MPI_CHAR, right, there, call->size,
+            MPI_CHAR, window);
+    MPI_Win_fence(0, window);
+    call->expected[left] = seed_of(left, 0);
+    end(call, 1);
+    MPI_Win_detach(window, call->to);
+    MPI_Win_free(&window);
+}
+
+#if (MPI_VERSION >= 4) ||                                                      \
+    (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+#define HAS_PARTITIONS
+/* All blocks of the target are one message, in as many parts. */
+static void psend(struct call *call)
+{
+    MPI_Request requests[2];
+    MPI_Status statuses[2];
+    int i;
+
+    MPI_Psend_init(call->from, ranks, call->size, MPI_CHAR, right, 0,
+                   MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]);
+    MPI_Precv_init(call->to, ranks, call->size, MPI_CHAR, left, 0,
+                   MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]);
+    begin(call);
+    MPI_Startall(2, requests);
+    for (i = ranks - 1; i >= 0; --i) {
+        MPI_Pready(i, requests[0]);
+        call->expected[i] = seed_of(left, i);
+    }
+    MPI_Waitall(2, requests, statuses);
+    end(call, ranks);
+    MPI_Request_free(&requests[0]);
+    MPI_Request_free(&requests[1]);
+}
+#endif
+
 /* Of equal bytes, which are the greatest of them. */
 static void accumulate(struct call *call)
 {
@@ -358,27 +427,36 @@ static const struct operation {
     const char *name;
     void (*run)(struct call *);
     int how;
-} operations[] = {{"allgather", allgather, plainly},
-                  {"allgather_in_place", allgather, in_place},
-                  {"iallgather_in_place", allgather, in_place | at_once},
-                  {"alltoall", alltoall, plainly},
-                  {"alltoall_in_place", alltoall, in_place},
-                  {"alltoallv", alltoallv, plainly},
-                  {"alltoallv_others", alltoallv, others},
-                  {"ialltoallv_others", alltoallv, others | at_once},
-                  {"neighbor_allgather", neighbor_allgather, plainly},
-                  {"neighbor_alltoall", neighbor_alltoall, plainly},
-                  {"bcast", bcast, plainly},
-                  {"ibcast", bcast, at_once},
-                  {"allreduce", allreduce, plainly},
-                  {"put_fence", put, by_fence},
-                  {"put_lock", put, by_lock},
-                  {"put_post", put, by_post},
-                  {"put_own", put, to_itself},
-                  {"get_fence", get, by_fence},
-                  {"get_lock", get, by_lock},
-                  {"get_post", get, by_post},
-                  {"accumulate", accumulate, by_fence}};
+} operations[] = {
+    {"allgather", allgather, plainly},
+    {"allgather_in_place", allgather, in_place},
+    {"iallgather_in_place", allgather, in_place | at_once},
+    {"allgatherv_in_place", allgatherv_in_place, plainly},
+    {"allgatherv_largest", allgatherv_in_place, largest},
+    {"iallgatherv_in_place", allgatherv_in_place, at_once},
+    {"iallgatherv_largest", allgatherv_in_place, at_once | largest},
+    {"alltoall", alltoall, plainly},
+    {"alltoall_in_place", alltoall, in_place},
+    {"alltoallv", alltoallv, plainly},
+    {"alltoallv_others", alltoallv, others},
+    {"ialltoallv_others", alltoallv, others | at_once},
+    {"neighbor_allgather", neighbor_allgather, plainly},
+    {"neighbor_alltoall", neighbor_alltoall, plainly},
+    {"bcast", bcast, plainly},
+    {"ibcast", bcast, at_once},
+    {"allreduce", allreduce, plainly},
+    {"put_fence", put, by_fence},
+    {"put_lock", put, by_lock},
+    {"put_post", put, by_post},
+    {"put_own", put, to_itself},
+    {"put_dynamic", put_dynamic, by_fence},
+    {"get_fence", get, by_fence},
+    {"get_lock", get, by_lock},
+    {"get_post", get, by_post},
+#ifdef HAS_PARTITIONS
+    {"psend", psend, plainly},
+#endif
+    {"accumulate", accumulate, by_fence}};
 #define OPERATION_COUNT (sizeof(operations) / sizeof(operations[0]))
 
 static void run(const struct operation *operation, struct memory *source,
@@ -409,7 +487,8 @@ static void run_named(const char *name, struct memory *source,
 
     for (i = 0; i < OPERATION_COUNT; ++i) {
         if (!strcmp(operations[i].name, name)) {
-            for (size = 0; size < SIZE_COUNT; ++size) {
+            size = (operations[i].how & largest) ? SIZE_COUNT - 1 : 0;
+            for (; size < SIZE_COUNT; ++size) {
                 run(&operations[i], source, target, sizes[size]);
             }
             return;

@@ -221,16 +221,25 @@ std::vector<std::string> libraries_with_components()
 
 const mpi_operations &operations_of(const std::string &mpi)
 {
-    static const mpi_operations mpich{"mpich",
-                                      joined(served_by_both, {"alltoallv"}),
-                                      joined(touched_by_both, {"put_own"})};
+    static const mpi_operations mpich{
+        "mpich",
+        joined(served_by_both,
+               words("alltoallv allgatherv_largest iallgatherv_largest")),
+        joined(touched_by_both, words("put_own put_dynamic psend "
+                                      "allgatherv_in_place "
+                                      "iallgatherv_in_place"))};
     /* Later ones send their own part of alltoallv, too, but only with two
      * ranks. */
+    static const arguments of_release =
+        is_open_mpi("5.0.")
+            ? joined(touched_by_both,
+                     words("alltoallv allgatherv_in_place psend"))
+            : words(is_open_mpi("4.") ? "" : "psend");
     static const mpi_operations open_mpi{
         "openmpi",
-        joined(joined(served_by_both, {"put_own"}),
-               is_open_mpi("5.0.") ? joined(touched_by_both, {"alltoallv"})
-                                   : arguments{}),
+        joined(joined(served_by_both,
+                      words("put_own put_dynamic iallgatherv_in_place")),
+               of_release),
         joined(touched_by_both,
                is_open_mpi("4.") ? arguments{"alltoallv"} : arguments{})};
     return (mpi == mpich.mpi) ? mpich : open_mpi;
