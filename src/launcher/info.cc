@@ -182,19 +182,13 @@ std::string open_module(const std::string &file, const found_ucx &ucx)
     using printer  = void (*)();
 
     char why[PATH_MAX + 100];
-    if (gaudi_may_be_loaded(file.c_str(), why, sizeof(why)) == 0) {
+    if ((gaudi_may_be_loaded(file.c_str(), why, sizeof(why)) == 0) ||
+        (gaudi_open_ucx(ucx.handle, why, sizeof(why)) == nullptr)) {
         return why;
     }
-    errno        = 0;
-    void *module = (gaudi_open_ucx(ucx.handle) != nullptr)
-                       ? dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)
-                       : nullptr;
+    void *module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (module == nullptr) {
-        const int code    = errno;
-        const char *error = dlerror(); /* none without a memfd */
-        return (error != nullptr)
-                   ? error
-                   : std::string("memfd_create: ") + std::strerror(code);
+        return dlerror();
     }
     auto is_registered =
         reinterpret_cast<function>(dlsym(module, "uct_gaudi_is_registered"));

@@ -9,6 +9,7 @@
 #include "loader/running_ucx.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -110,24 +111,48 @@ static void fill(struct image *image, char files[GAUDI_UCX_LIBRARIES][PATH_MAX])
     set_segment(&image->segments[2], PT_GNU_STACK, 0, 0);
 }
 
-void *gaudi_open_bridge(char files[GAUDI_UCX_LIBRARIES][PATH_MAX])
+/* A file with an image, to be closed; -1 after an errno. */
+static int make_file(const struct image *image)
+{
+    const int fd = memfd_create("ucx-gaudi", MFD_CLOEXEC);
+    int error;
+
+    if ((fd >= 0) && (write(fd, image, sizeof(*image)) != sizeof(*image))) {
+        error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    return fd;
+}
+
+void *gaudi_open_bridge(char files[GAUDI_UCX_LIBRARIES][PATH_MAX], char *why,
+                        size_t size)
 {
     struct image *image = calloc(1, sizeof(*image));
-    const int fd        = memfd_create("ucx-gaudi", MFD_CLOEXEC);
     void *handle        = NULL;
+    int fd              = -1;
     char path[64];
 
     if (image != NULL) {
         fill(image, files);
+        fd = make_file(image);
     }
-    if ((image != NULL) && (fd >= 0) &&
-        (write(fd, image, sizeof(*image)) == (ssize_t)sizeof(*image))) {
+    if (fd < 0) {
+        snprintf(why, size,
+                 "a file in memory cannot be made: %s (let memfd_create pass "
+                 "the seccomp filter and vm.memfd_noexec, and look at limits "
+                 "of memory and open files)",
+                 strerror(errno));
+    } else {
         /* The dynamic linker remembers the name, which others must not mean by
          * theirs when the descriptor is closed: nobody else has a dot there. */
         snprintf(path, sizeof(path), "/proc/self/./fd/%d", fd);
         handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    }
-    if (fd >= 0) {
+        if (handle == NULL) {
+            snprintf(why, size, "%s (mount /proc, and use a whole UCX)",
+                     dlerror());
+        }
         close(fd);
     }
     free(image);

@@ -208,18 +208,30 @@ static void *find_loaded_module(const struct ucx *ucx, const char *path)
     return handle;
 }
 
-/* Open a module in sight of its UCX alone; NULL after dlopen's error. */
-static void *open_file(const char *path, void *libucs, const struct ucx *ucx)
+/* Open a module in sight of its UCX alone; NULL with the reason and its
+ * remedy. */
+static void *open_file(const char *path, void *libucs, const struct ucx *ucx,
+                       char *why, size_t size)
 {
-    void *bridge = gaudi_open_ucx(ucx->handle);
-    void *handle;
+    char broken[PATH_MAX + 100];
+    const char *error = broken;
+    void *bridge      = NULL;
+    void *handle      = NULL;
 
-    if (bridge == NULL) {
-        return NULL;
+    if (gaudi_may_be_loaded(path, broken, sizeof(broken))) {
+        bridge = gaudi_open_ucx(ucx->handle, why, size);
+        if (bridge == NULL) {
+            return NULL;
+        }
+        handle =
+            dlopen(path, RTLD_NOW | RTLD_LOCAL |
+                             (gaudi_is_hidden(libucs) ? RTLD_DEEPBIND : 0));
+        error = (handle == NULL) ? dlerror() : NULL;
     }
-    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL |
-                              (gaudi_is_hidden(libucs) ? RTLD_DEEPBIND : 0));
-    if (handle != NULL) {
+    if (handle == NULL) {
+        snprintf(why, size, "%s (install or build ucx-gaudi again)", error);
+    }
+    if (bridge != NULL) {
         dlclose(bridge); /* the module keeps it */
     }
     return handle;
@@ -229,22 +241,21 @@ static void *open_file(const char *path, void *libucs, const struct ucx *ucx)
 static void *open_module_for(void *libucs, const struct ucx *ucx)
 {
     char path[PATH_MAX];
-    char broken[PATH_MAX + 100];
-    const char *why = broken;
+    char why[PATH_MAX + 200];
     void *handle;
 
     if (!find_module(ucx, path, sizeof(path))) {
         return NULL;
     }
     handle = find_loaded_module(ucx, path);
-    if ((handle == NULL) && gaudi_may_be_loaded(path, broken, sizeof(broken))) {
-        handle = open_file(path, libucs, ucx);
-        why    = (handle == NULL) ? dlerror() : NULL;
-    }
     if (handle == NULL) {
-        gaudi_complain("the module for UCX %u.%u.%u (%s) cannot be loaded: %s; "
-                       "install or build ucx-gaudi again",
-                       ucx->major, ucx->minor, ucx->patch, ucx->libucp, why);
+        handle = open_file(path, libucs, ucx, why, sizeof(why));
+        if (handle == NULL) {
+            gaudi_complain("the module for UCX %u.%u.%u (%s) cannot be loaded: "
+                           "%s",
+                           ucx->major, ucx->minor, ucx->patch, ucx->libucp,
+                           why);
+        }
     }
     return handle;
 }

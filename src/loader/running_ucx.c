@@ -266,7 +266,7 @@ void *gaudi_open_libucp(void *libucs)
     return (libucp != NULL) ? libucp : open_libucp_of(libucs);
 }
 
-void *gaudi_open_ucx(void *libucp)
+void *gaudi_open_ucx(void *libucp, char *why, size_t size)
 {
     const char *const known[GAUDI_UCX_LIBRARIES] = {
         file_at(dlsym(libucp, uct_function)), gaudi_libucs_of(libucp),
@@ -276,12 +276,13 @@ void *gaudi_open_ucx(void *libucp)
     int i;
 
     if (files == NULL) {
+        snprintf(why, size, "out of host memory (raise its limit)");
         return NULL;
     }
     for (i = 0; i < GAUDI_UCX_LIBRARIES; ++i) {
         snprintf(files[i], sizeof(files[i]), "%s", known[i]);
     }
-    bridge = gaudi_open_bridge(files);
+    bridge = gaudi_open_bridge(files, why, size);
     free(files);
     return bridge;
 }

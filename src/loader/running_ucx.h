@@ -10,6 +10,7 @@
 #pragma once
 
 #include <limits.h>
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,8 +41,8 @@ void *gaudi_open_libucp(void *libucs);
 const char *gaudi_libucs_of(void *libucp);
 
 /* What a module needs of the UCX of a libucp, to be closed when the module is
- * open; NULL after dlopen's error. */
-void *gaudi_open_ucx(void *libucp);
+ * open; NULL with the reason and its remedy. */
+void *gaudi_open_ucx(void *libucp, char *why, size_t size);
 
 /* Whether some code is in a libucp. */
 int gaudi_is_ucp(const void *code);
@@ -66,8 +67,9 @@ void gaudi_choose_module(const char *modules, unsigned major, unsigned minor,
 enum { GAUDI_UCX_LIBRARIES = 3 };
 
 /* A library that needs these files, none for "", and is called as the one that
- * modules need; NULL after dlopen's error. */
-void *gaudi_open_bridge(char files[GAUDI_UCX_LIBRARIES][PATH_MAX]);
+ * modules need; NULL with the reason and its remedy. */
+void *gaudi_open_bridge(char files[GAUDI_UCX_LIBRARIES][PATH_MAX], char *why,
+                        size_t size);
 
 #ifdef __cplusplus
 }

@@ -3,16 +3,25 @@
  * A program that opens libraries in the order of its arguments:
  *
  *   FILE      dlopen it
+ *   deep      open all that follow with RTLD_DEEPBIND
+ *   no-files  have the system refuse files in memory, as containers do
  *   init      have the last one initialized, as UCX's loader of modules does
  *   call      the functions of ucx_gaudi.h in the last one
  *   threads   one of them in several threads at once
  *   chdir     to the root folder
  */
+#define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <ucx_gaudi.h>
@@ -108,10 +117,24 @@ static void call_in_threads(void *library)
     }
 }
 
+static int refuse_files(void)
+{
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    const struct sock_fprog filter = {4, steps};
+
+    return (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) &&
+           (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0);
+}
+
 int main(int argc, char **argv)
 {
     typedef signed char (*init_t)(void);
 
+    int flags     = RTLD_NOW | RTLD_LOCAL;
     void *library = NULL;
     int i;
 
@@ -128,8 +151,14 @@ int main(int argc, char **argv)
             if (chdir("/") != 0) {
                 return 1;
             }
+        } else if (strcmp(argv[i], "deep") == 0) {
+            flags |= RTLD_DEEPBIND;
+        } else if (strcmp(argv[i], "no-files") == 0) {
+            if (!refuse_files()) {
+                return 1;
+            }
         } else {
-            library = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
+            library = dlopen(argv[i], flags);
             if (library == NULL) {
                 fprintf(stderr, "%s\n", dlerror());
                 return 1;

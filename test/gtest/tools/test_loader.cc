@@ -329,6 +329,15 @@ TEST_F(loader, opens_no_module_that_was_cut_off_and_no_fifo)
                  module_of("1.18") + ": not a regular file"});
 }
 
+TEST_F(loader, says_that_the_system_refuses_files_in_memory)
+{
+    make("1.18.1");
+    expect_line(in_ucx("ucx", {"no-files", own, "init"}),
+                {"the module for UCX 1.18.1 (",
+                 "a file in memory cannot be made: Operation not permitted "
+                 "(let memfd_create pass"});
+}
+
 TEST_F(loader, forwards_what_programs_call)
 {
     make("1.18.1");
