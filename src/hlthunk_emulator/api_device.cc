@@ -382,14 +382,17 @@ HLTHUNK_PUBLIC const char *hlthunk_sys_box()
     });
 }
 
-HLTHUNK_PUBLIC char *hlthunk_get_version()
-{
-    return strdup("ucx-gaudi emulator");
-}
-
 HLTHUNK_PUBLIC void *hlthunk_malloc(size_t size)
 {
     return calloc(1, size);
+}
+
+HLTHUNK_PUBLIC char *hlthunk_get_version()
+{
+    static constexpr char version[] = "ucx-gaudi emulator";
+
+    auto *text = static_cast<char *>(hlthunk_malloc(sizeof(version)));
+    return (text != nullptr) ? strcpy(text, version) : nullptr;
 }
 
 HLTHUNK_PUBLIC void hlthunk_free(void *memory)

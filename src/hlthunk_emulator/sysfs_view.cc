@@ -7,6 +7,7 @@
 #include "hlthunk_emulator/settings.h"
 #include "util/made_once.h"
 #include "util/placement.h"
+#include "util/text.h"
 #include "util/unique_fd.h"
 
 #include <cerrno>
@@ -342,9 +343,11 @@ std::string fill(const std::string &wished)
     }
     std::error_code failure;
     fs::create_directories(wished, failure);
-    std::string absolute =
-        failure ? "" : fs::canonical(wished, failure).string();
-    int error = failure.value();
+    std::string absolute = failure ? "" : util::real_path(wished).string();
+    int error            = failure.value();
+    if (absolute.empty() && (error == 0)) {
+        error = errno;
+    }
     if (error == 0) {
         const std::string box = describe_box();
         builder files(absolute);

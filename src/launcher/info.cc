@@ -6,10 +6,8 @@
 #include "util/library_file.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <climits>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 
 #include <dlfcn.h>

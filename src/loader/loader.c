@@ -4,13 +4,11 @@
 
 #include "util/library_file.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The oldest release that modules can be built for. */
 enum { OLDEST_MAJOR = 1, OLDEST_MINOR = 13 };
@@ -99,36 +97,28 @@ static int find_ucx(void *libucs, struct ucx *found)
 /* --- its module -----------------------------------------------------------*/
 
 /* A folder is named for a release, as in "1.13". */
-static int is_release(const struct dirent *entry)
+static int is_release(const char *name)
 {
     unsigned major;
     unsigned minor;
     char end;
 
-    return sscanf(entry->d_name, "%u.%u%c", &major, &minor, &end) == 2;
+    return sscanf(name, "%u.%u%c", &major, &minor, &end) == 2;
 }
 
 /* The releases that have a module in a folder: "1.13, 1.18", or "none". */
 static void list_modules(const char *folder, char *list, size_t size)
 {
-    struct dirent **entries = NULL;
-    const int count = scandir(folder, &entries, is_release, versionsort);
-    char path[2 * PATH_MAX];
-    size_t used = 0;
-    int i;
+    char name[NAME_MAX + 1] = "";
+    size_t used             = 0;
 
     snprintf(list, size, "none");
-    for (i = 0; i < count; ++i) {
-        snprintf(path, sizeof(path), "%s/%s/%s", folder, entries[i]->d_name,
-                 gaudi_module_name);
-        if ((access(path, F_OK) == 0) && (used < size)) {
-            used +=
-                (size_t)snprintf(list + used, size - used, "%s%s",
-                                 (used == 0) ? "" : ", ", entries[i]->d_name);
+    while ((used < size) && gaudi_next_module(folder, name)) {
+        if (is_release(name)) {
+            used += (size_t)snprintf(list + used, size - used, "%s%s",
+                                     (used == 0) ? "" : ", ", name);
         }
-        free(entries[i]);
     }
-    free(entries);
 }
 
 static void say_that_none_fits(const struct ucx *ucx, const char *folder)

@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -45,32 +44,46 @@ static int is_folder_for(const char *release, const char *name)
            ((name[length] == '\0') || (name[length] == '-'));
 }
 
+int gaudi_next_module(const char *modules, char name[NAME_MAX + 1])
+{
+    char next[NAME_MAX + 1] = "";
+    DIR *entries            = opendir(modules);
+    const struct dirent *entry;
+    char file[2 * PATH_MAX];
+
+    while ((entries != NULL) && ((entry = readdir(entries)) != NULL)) {
+        snprintf(file, sizeof(file), "%s/%s/%s", modules, entry->d_name,
+                 gaudi_module_name);
+        if ((strverscmp(entry->d_name, name) > 0) &&
+            ((next[0] == '\0') || (strverscmp(entry->d_name, next) < 0)) &&
+            (access(file, F_OK) == 0)) {
+            snprintf(next, sizeof(next), "%s", entry->d_name);
+        }
+    }
+    if (entries != NULL) {
+        closedir(entries);
+    }
+    snprintf(name, NAME_MAX + 1, "%s", next);
+    return (next[0] != '\0');
+}
+
 void gaudi_choose_module(const char *modules, unsigned major, unsigned minor,
                          void *libucp, char chosen[NAME_MAX + 1])
 {
-    struct dirent **entries = NULL;
-    const int count         = scandir(modules, &entries, NULL, versionsort);
+    char name[NAME_MAX + 1] = "";
+    int found               = 0;
     char release[32];
     char folder[2 * PATH_MAX];
-    int found = 0;
-    int i;
 
     snprintf(release, sizeof(release), "%u.%u", major, minor);
     chosen[0] = '\0';
-    for (i = 0; i < count; ++i) {
-        const char *name = entries[i]->d_name;
-
-        snprintf(folder, sizeof(folder), "%s/%s/%s", modules, name,
-                 gaudi_module_name);
-        if (!found && is_folder_for(release, name) &&
-            (access(folder, F_OK) == 0)) {
+    while (!found && gaudi_next_module(modules, name)) {
+        if (is_folder_for(release, name)) {
             snprintf(folder, sizeof(folder), "%s/%s", modules, name);
             found = has_functions(libucp, folder);
             if (found || (chosen[0] == '\0')) {
                 snprintf(chosen, NAME_MAX + 1, "%s", name);
             }
         }
-        free(entries[i]);
     }
-    free(entries);
 }

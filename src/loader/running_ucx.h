@@ -55,6 +55,12 @@ int gaudi_is_hidden(void *libucs);
 /* The file of each module, in a folder of its own. */
 extern const char gaudi_module_name[];
 
+/* The folder with a module that comes next by its version, among those of
+ * modules; after "" the first. Returns 0, and "", when there is none. Not by
+ * scandir: what libc allocates we must not free, since another allocator may
+ * have been preloaded, past which RTLD_DEEPBIND looks. */
+int gaudi_next_module(const char *modules, char name[NAME_MAX + 1]);
+
 /* The folder, among those of modules, of the one that fits the UCX of a libucp
  * best: one with the functions that it has, else one for the release, whose
  * module tells what is different. "" when there is none. */

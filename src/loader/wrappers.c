@@ -158,6 +158,28 @@ GAUDI_EXPORT void ucm_set_global_opts(const void *options)
     }
 }
 
+/* What is written to a stream, with a zero behind it. Not by open_memstream:
+ * what libc allocates we must not free (gaudi_next_module). */
+struct text {
+    char *start;
+    size_t size;
+};
+
+static ssize_t append(void *cookie, const char *bytes, size_t size)
+{
+    struct text *text  = cookie;
+    char *const longer = realloc(text->start, text->size + size + 1);
+
+    if (longer == NULL) {
+        return 0;
+    }
+    memcpy(longer + text->size, bytes, size);
+    text->start = longer;
+    text->size += size;
+    longer[text->size] = '\0';
+    return (ssize_t)size;
+}
+
 /* The list of transports of a configuration, to be freed; NULL when it is not
  * to be had. Only UCX knows where it came from. */
 static char *transports_of(const void *caller, const void *config)
@@ -168,10 +190,12 @@ static char *transports_of(const void *caller, const void *config)
 
     const function_t print =
         (function_t)find_next(caller, NULL, "libucp.so.0", "ucp_config_print");
-    char *text   = NULL;
-    char *found  = NULL;
-    size_t size  = 0;
-    FILE *stream = (print == NULL) ? NULL : open_memstream(&text, &size);
+    struct text text = {NULL, 0};
+    FILE *stream =
+        (print == NULL)
+            ? NULL
+            : fopencookie(&text, "w", (cookie_io_functions_t){.write = append});
+    char *found = NULL;
 
     if (stream == NULL) {
         return NULL;
@@ -179,14 +203,15 @@ static char *transports_of(const void *caller, const void *config)
     fputc('\n', stream);
     print(config, stream, "", PRINT_CONFIG);
     if (fclose(stream) == 0) {
-        found = strstr(text, variable);
+        found = strstr(text.start, variable);
     }
-    if (found != NULL) {
-        found += strlen(variable);
-        found = strndup(found, strcspn(found, "\n"));
+    if (found == NULL) {
+        free(text.start);
+        return NULL;
     }
-    free(text);
-    return found;
+    found += strlen(variable);
+    found[strcspn(found, "\n")] = '\0';
+    return memmove(text.start, found, strlen(found) + 1);
 }
 
 GAUDI_EXPORT status_t ucp_config_modify(void *config, const char *name,

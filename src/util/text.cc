@@ -4,6 +4,8 @@
 #include "util/unique_fd.h"
 
 #include <charconv>
+#include <climits>
+#include <cstdlib>
 
 #include <fcntl.h>
 
@@ -46,6 +48,12 @@ std::string first_line(const std::filesystem::path &file)
     const std::string_view all(text,
                                (length > 0) ? static_cast<size_t>(length) : 0);
     return std::string(all.substr(0, all.find('\n')));
+}
+
+std::filesystem::path real_path(const std::filesystem::path &file)
+{
+    char path[PATH_MAX];
+    return (realpath(file.c_str(), path) != nullptr) ? path : "";
 }
 
 std::vector<std::filesystem::path>

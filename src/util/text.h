@@ -26,6 +26,11 @@ std::optional<unsigned> number_behind(std::string_view prefix,
 /** Of a file; empty when it cannot be read. */
 std::string first_line(const std::filesystem::path &file);
 
+/** The same file without links; empty, after an errno, when it is not there.
+ *  Not by std::filesystem, whose libstdc++ may free what libc allocated by
+ *  another allocator than libc's (RTLD_DEEPBIND). */
+std::filesystem::path real_path(const std::filesystem::path &file);
+
 /** What is in a folder, as far as it can be read. */
 std::vector<std::filesystem::path>
 list_folder(const std::filesystem::path &folder);

@@ -47,6 +47,13 @@ OTHERS = ["bin/ucx-gaudi", "lib/hlthunk-emu/libhbl.so",
 NEWEST = {"GLIBC": (2, 34), "GCC": (11,), "GLIBCXX": (), "CXXABI": ()}
 UCX = re.compile(r"^libuc[mpst]\.so")
 
+# Functions that allocate in libc, or free in libstdc++ what libc allocated: with
+# RTLD_DEEPBIND it may be another allocator that frees than libc's.
+ALLOCATES = re.compile(
+    r"(__)?(strn?dup|v?asprintf(_chk)?|getline|getdelim)$|scandir|open_w?memstream|"
+    r"reallocarray|canonicalize_file_name|get_current_dir_name|"
+    r"_ZNSt10filesystem.*(canonical|current_path|absolute)")
+
 # A row of the shim's table: need, result, name.
 ROW = re.compile(r"HLTHUNK_SYMBOL\(\s*\w+,\s*[\w\s*]+,\s*(hlthunk_\w+)")
 
@@ -121,6 +128,18 @@ def check_runtime(build, name):
             yield f"{name}: needs {kind}_{number}"
 
 
+def check_allocations(build):
+    """No library takes memory from libc's functions."""
+    for name in glob.glob("lib/**/*.so*", root_dir=build, recursive=True):
+        library = os.path.join(build, name)
+        if os.path.islink(library):
+            continue
+        lines = output_of("nm", "-D", "--undefined-only", library).splitlines()
+        for symbol in (line.split()[-1].split("@")[0] for line in lines):
+            if ALLOCATES.match(symbol):
+                yield f"{name}: calls {symbol}, which allocates in libc"
+
+
 def check_driver_functions(root, build):
     """Every function in the shim's table is there in the emulator."""
     library = os.path.join(build, "lib/hlthunk-emu/libhl-thunk.so")
@@ -148,6 +167,7 @@ def main(root, build):
         for name in names:
             problems += check_runtime(build, name)
     problems += check_driver_functions(root, build)
+    problems += check_allocations(build)
     report(problems, "the libraries export and need what they should")
 
 

@@ -31,9 +31,8 @@ std::vector<fs::path> find_way(const std::string &sys_root,
                                const std::string &bus_id)
 {
     std::vector<fs::path> way;
-    std::error_code error;
-    fs::path function = fs::canonical(place_of(sys_root, bus_id), error);
-    if (sys_root.empty() || error ||
+    fs::path function = util::real_path(place_of(sys_root, bus_id));
+    if (sys_root.empty() || function.empty() ||
         (util::first_line(function / "vendor") != gaudi_vendor)) {
         return way;
     }

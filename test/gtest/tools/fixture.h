@@ -21,6 +21,11 @@ inline constexpr char module_file[] =
     GAUDI_BUILD_DIR "/lib/ucx-gaudi/" GAUDI_UCX_RELEASE "/libuct_hlthunk.so.0";
 inline constexpr char preloaded[] = "libucx_gaudi_preload.so";
 
+/** An allocator to preload that ends programs which give memory to another one
+ *  than it came from; UCX opens modules with RTLD_DEEPBIND beside it. */
+inline constexpr char strict_allocator[] =
+    GAUDI_TOOLS_DIR "/libstrict_allocator.so";
+
 /** A Python script that opens a context by libucp.so.0, as Open MPI opens that:
  *  `ucp` and `context`. */
 inline constexpr char python_opens_ucx[] =

@@ -338,6 +338,36 @@ TEST_F(loader, says_that_the_system_refuses_files_in_memory)
                  "(let memfd_create pass"});
 }
 
+/* As a module that UCX opens with RTLD_DEEPBIND it frees by libc's allocator,
+ * whatever libc itself takes memory from. */
+TEST_F(loader, frees_nothing_that_libc_has_allocated)
+{
+    make("1.18.1");
+    install("1.18-0a1b2c");
+    make_ucx(files, "other", "1.19.0");
+    fs::create_symlink(own, files.path("ucx/ucx/libuct_rdmacm.so.0"));
+    const environment variables = {
+        {"LD_PRELOAD", preloadable(strict_allocator)},
+        {"UCX_TLS", "gaudi_copy,sm"}};
+    for (const char *way : {"lib/libuct_hlthunk.so.0", /* in a wheel */
+                            "lib/ucx-gaudi/plugin/libuct_hlthunk.so.0",
+                            "ucx/ucx/libuct_rdmacm.so.0"}) {
+        SCOPED_TRACE(way);
+        const auto open = [&](const std::string &ucx) {
+            return run({host, files.path(ucx + "/libucs.so.0"),
+                        files.path(ucx + "/libucp.so.0"), "deep",
+                        files.path(way), "init"},
+                       with(variables));
+        };
+        EXPECT_TRUE(exited_with(
+            0, open("ucx"),
+            {"opened " + module_of("1.18"), "write UCX_TLS=gaudi_cpy,sm"}));
+        EXPECT_TRUE(exited_with(
+            0, open("other"),
+            {"no module fits UCX 1.19.0", "ucx-gaudi: 1.18; build"}));
+    }
+}
+
 TEST_F(loader, forwards_what_programs_call)
 {
     make("1.18.1");

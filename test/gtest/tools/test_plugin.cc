@@ -36,6 +36,16 @@ TEST_F(plugin, is_loaded_by_ucx)
         result, {"Transport: gaudi_cpy", "Transport: gaudi_ipc"}));
 }
 
+TEST_F(plugin, frees_nothing_that_libc_has_allocated)
+{
+    EXPECT_TRUE(is_quiet_success(
+        launched({GAUDI_TOOLS_DIR "/late_ucx", "global"},
+                 {"--emulate", "--plugin"},
+                 {{"UCX_MODULES", "hlthunk"},
+                  {"LD_PRELOAD", preloadable(strict_allocator)}}),
+        {"gaudi_cpy/gaudi0"}));
+}
+
 /* It knows the memory type from the plugin that it loads itself. */
 TEST_F(plugin, serves_a_pair_of_ucx_perftest)
 {

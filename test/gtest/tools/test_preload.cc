@@ -179,6 +179,19 @@ TEST_F(preload, reaches_a_component_that_is_linked_with_ucp)
     expect_card(emulated({late_ucx, "plugin", plugin}));
 }
 
+/* Without UCX's own modules, whose libraries fail beside it. */
+TEST_F(preload, reaches_a_ucx_beside_another_allocator)
+{
+    for (const char *how : {"global", "local"}) {
+        SCOPED_TRACE(how);
+        expect_card(emulated({late_ucx, how},
+                             {{"UCX_TLS", "gaudi_copy,sm"},
+                              {"UCX_MODULES", "hlthunk"},
+                              {"LD_PRELOAD", preloadable(strict_allocator)}}),
+                    {"gaudi_cpy/gaudi0"});
+    }
+}
+
 TEST_F(preload, reaches_a_program_that_loads_uct_later)
 {
     expect_card(emulated({late_ucx, "uct"}));

@@ -183,6 +183,15 @@ TEST_F(slot, reaches_programs_that_load_ucx_later)
     }
 }
 
+/* Without UCX's own modules, whose libraries do. */
+TEST_F(slot, frees_nothing_that_libc_has_allocated)
+{
+    const process_result result = in_slot(
+        {late_ucx, "global"}, {{"UCX_MODULES", "rdmacm,hlthunk"},
+                               {"LD_PRELOAD", preloadable(strict_allocator)}});
+    EXPECT_TRUE(is_quiet_success(result, {"gaudi_cpy/gaudi0"}));
+}
+
 TEST_F(slot, maps_nothing_in_programs_without_ucx)
 {
     const std::string print = "print(open('/proc/self/maps').read())";
