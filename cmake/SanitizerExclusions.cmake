@@ -89,7 +89,7 @@ gaudi_exclude(address gaudi_gtest_tools "nothing_moves.*"
   "takes long; what tests say when no byte moves is the same with addresses")
 gaudi_exclude(address gaudi_gtest_tools "command_line.*"
   "compares LD_PRELOAD, where the sanitizer's runtime is, too")
-foreach(pattern "*frees_nothing_that_libc_has_allocated"
+foreach(pattern "*_opened_with_deepbind" "*frees_nothing_that_libc_has_allocated"
     "wheel.gets_them_by_a_link_where_all_others_see_another_ucx")
   gaudi_exclude(address gaudi_gtest_tools "${pattern}"
     "the runtime refuses RTLD_DEEPBIND")

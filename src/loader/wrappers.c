@@ -12,6 +12,9 @@
  *
  * ucp_init_version is not among them: UCX tells by its address which file UCP
  * was loaded from, and what it calls is wrapped.
+ *
+ * A UCX that was opened with RTLD_DEEPBIND calls none of them. It gets the
+ * module when the start code of its libucp calls __gmon_start__.
  */
 #define _GNU_SOURCE
 #include "loader/loader.h"
@@ -146,15 +149,47 @@ static void *next_function(const void *caller, const void *wrapper,
  * functions matters here; their types are those of ucp.h and uct.h. */
 enum { STATUS_UNSUPPORTED = -22 };
 
+/* Whether the libucs that was started last calls what is wrapped. Libraries are
+ * started under a lock of the dynamic linker. */
+static int is_wrapped;
+
 /* Called by the constructor of libucs, in which no module can be loaded yet. */
 GAUDI_EXPORT void ucm_set_global_opts(const void *options)
 {
     const __typeof__(&ucm_set_global_opts) next =
         NEXT("libucm.so.0", ucm_set_global_opts);
 
+    is_wrapped = 1;
     gaudi_rewrite_tls_setting();
     if (next != NULL) {
         next(options);
+    }
+}
+
+/*
+ * The start code of each library (glibc's _init) calls __gmon_start__ if there
+ * is one. No library has it, so RTLD_DEEPBIND, which searches UCX's libraries
+ * first, finds this one; a program that gprof profiles calls its own. What
+ * libucp needs was started before. A sanitizer's runtime may not have been.
+ */
+GAUDI_EXPORT void gaudi_library_starts(void) __asm__("__gmon_start__");
+
+__attribute__((no_sanitize("address"))) void gaudi_library_starts(void)
+{
+    const void *caller = __builtin_return_address(0);
+    const char *name;
+    Dl_info info;
+
+    if (dladdr(caller, &info) == 0) {
+        return;
+    }
+    name = info.dli_fname + gaudi_folder_length(info.dli_fname);
+    if (!strncmp(name, "libucs", strlen("libucs"))) {
+        is_wrapped = 0;
+    } else if (!strncmp(name, "libucp", strlen("libucp")) && !is_wrapped) {
+        gaudi_rewrite_tls_setting();
+        gaudi_load_module(caller);
+        gaudi_tell_of_another_ucx(caller);
     }
 }
 

@@ -24,7 +24,7 @@ LIBRARIES = [
       "ucp_listener_create",
       "uct_query_components", "uct_mem_alloc", "uct_md_open",
       "ucs_module_global_init",
-      "mca_accelerator_gaudi_component", "mca_op_gaudi_component",
+      "__gmon_start__", "mca_accelerator_gaudi_component", "mca_op_gaudi_component",
       "ucx_gaudi_version", "ucx_gaudi_memory_type", "ucx_gaudi_card_query",
       "ucx_gaudi_open", "ucx_gaudi_close", "ucx_gaudi_mem_alloc",
       "ucx_gaudi_mem_free", "ucx_gaudi_mem_copy", "ucx_gaudi_mem_fill",

@@ -2,8 +2,9 @@
 /*
  * A program without UCX that loads it when it runs.
  *
- * usage: late_ucx global|local       libucp through dlopen and dlsym
- *        late_ucx plugin FILE        a component that is linked with libucp
+ * usage: late_ucx global|local|deep  libucp through dlopen and dlsym; deep is
+ *                                    RTLD_DEEPBIND
+ *        late_ucx plugin FILE [deep] a component that is linked with libucp
  *        late_ucx uct                libuct, RTLD_GLOBAL, through dlsym
  *        late_ucx hold COMMAND...    run COMMAND while a UCP context is open
  *        late_ucx map                ask UCP for Gaudi memory, twice
@@ -76,9 +77,9 @@ static int show_components(void)
     return 0;
 }
 
-static int show_plugin(const char *file)
+static int show_plugin(const char *file, int flags)
 {
-    void *plugin      = open_library(file, RTLD_LOCAL);
+    void *plugin      = open_library(file, flags);
     int (*show)(void) = (int (*)(void))dlsym(plugin, "late_ucx_show_context");
 
     return (show == NULL) ? 1 : show();
@@ -140,15 +141,20 @@ int main(int argc, char **argv)
         return show_context(RTLD_GLOBAL);
     } else if (!strcmp(how, "local")) {
         return show_context(RTLD_LOCAL);
+    } else if (!strcmp(how, "deep")) {
+        return show_context(RTLD_DEEPBIND);
     } else if (!strcmp(how, "uct")) {
         return show_components();
     } else if (!strcmp(how, "plugin") && (argc == 3)) {
-        return show_plugin(argv[2]);
+        return show_plugin(argv[2], RTLD_LOCAL);
+    } else if (!strcmp(how, "plugin") && (argc == 4)) {
+        return show_plugin(argv[2], RTLD_DEEPBIND);
     } else if (!strcmp(how, "hold") && (argc > 2)) {
         return hold(argv + 2);
     } else if (!strcmp(how, "map")) {
         return map_gaudi_memory();
     }
-    fprintf(stderr, "usage: late_ucx global|local|uct|plugin|hold|map ...\n");
+    fprintf(stderr,
+            "usage: late_ucx global|local|deep|uct|plugin|hold|map ...\n");
     return 2;
 }

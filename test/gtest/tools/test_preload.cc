@@ -179,6 +179,18 @@ TEST_F(preload, reaches_a_component_that_is_linked_with_ucp)
     expect_card(emulated({late_ucx, "plugin", plugin}));
 }
 
+/* Which calls nothing that is preloaded. */
+TEST_F(preload, reaches_a_ucx_that_is_opened_with_deepbind)
+{
+    const environment list = {{"UCX_TLS", "gaudi_copy,sm"}};
+    expect_card(emulated({late_ucx, "deep"}), {"gaudi_cpy/gaudi0"});
+    expect_card(emulated({late_ucx, "deep"}, list), {"gaudi_cpy/gaudi0"});
+    expect_card(emulated({late_ucx, "plugin", plugin, "deep"}),
+                {"gaudi_cpy/gaudi0"});
+    expect_card(emulated({late_ucx, "plugin", plugin, "deep"}, list),
+                {"gaudi_cpy/gaudi0"});
+}
+
 /* Without UCX's own modules, whose libraries fail beside it. */
 TEST_F(preload, reaches_a_ucx_beside_another_allocator)
 {
@@ -305,6 +317,13 @@ TEST_F(without_module, registers_nothing_in_a_program_that_loads_ucx_later)
         expect_one_line(result);
         EXPECT_TRUE(has_lines(0, "gaudi_c", result));
     }
+}
+
+TEST_F(without_module, says_so_of_a_ucx_that_is_opened_with_deepbind)
+{
+    const process_result result = run_with_it({late_ucx, "deep"});
+    EXPECT_TRUE(exited_with(0, result));
+    expect_one_line(result);
 }
 
 TEST_F(without_module, is_silent_in_a_program_without_ucx)

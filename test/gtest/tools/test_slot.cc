@@ -192,6 +192,12 @@ TEST_F(slot, frees_nothing_that_libc_has_allocated)
     EXPECT_TRUE(is_quiet_success(result, {"gaudi_cpy/gaudi0"}));
 }
 
+TEST_F(slot, reaches_a_ucx_that_is_opened_with_deepbind)
+{
+    EXPECT_TRUE(
+        is_quiet_success(in_slot({late_ucx, "deep"}), {"gaudi_cpy/gaudi0"}));
+}
+
 TEST_F(slot, maps_nothing_in_programs_without_ucx)
 {
     const std::string print = "print(open('/proc/self/maps').read())";
