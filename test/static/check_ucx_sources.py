@@ -92,6 +92,12 @@ def check(place, installed):
     make_tree(place / "full", "ucx-1.22.0", "1.22.0")
     for version in (installed, "1.20.3", "1.20.12", "1.12.9"):
         make_tree(place / "several", f"ucx-{version}", version)
+    make_tree(place / "branch", "ucx-1.22.0", "1.22.0")
+    for cache in ("branch", "branch-alone"):
+        tree = make_tree(place / cache, "ucx-1.22.0-7512d054", "1.22.0")
+        (tree / "src/uct/api/uct.h").write_text(
+            "void uct_md_mem_elem_release(void);\n")
+        make_tree(place / cache, f"ucx-{installed}", installed)
     nothing = place / "nothing"
     nothing.mkdir()
 
@@ -111,6 +117,12 @@ def check(place, installed):
          "headers of 1.20.12 in"),
         ([f"-DUCX_SOURCE_CACHE={place}/several"], True,
          f"releases: {release};1.20 ."),
+        ([f"-DUCX_SOURCE_CACHE={place}/branch"], True,
+         f"releases: {release};1.22;1.22-"),
+        ([f"-DUCX_SOURCE_CACHE={place}/branch"], True,
+         "are not those of UCX 1.22.0-7512d054 (cmake/ucx-sources)"),
+        ([f"-DUCX_SOURCE_CACHE={place}/branch-alone"], True,
+         f"releases: {release};1.22 ."),
         ([trees(here, new, again)], False, "are both UCX 1.18"),
         ([trees(here, old)], False, "is UCX 1.12.0: this project is for"),
         ([trees(here, future)], True, "is UCX 2.0.0, newer than what this"),
@@ -246,6 +258,7 @@ def check_script(root, place):
     make_tree(cache, "ucx-1.22.0", "1.22.0")
     commit = make_tree(cache, "ucx-1.18.7-1df7b045", "1.18.7")
     development = make_tree(cache, "ucx-1.23.0", "1.23.0")
+    branch = make_tree(cache, "ucx-1.22.0-7512d054", "1.22.0")
     for arguments, right, text in (
             (["1.18.9"], True, str(tree)),
             (["1.18.9", "1.18.8"], False, "is UCX 1.18.9, not 1.18.8"),
@@ -257,6 +270,8 @@ def check_script(root, place):
             (["--print-checksum", tree], True, "1.18.9 v1.18.9 "),
             (["--print-checksum", development], True,
              "1.23.0 9466d104a317c8ffddd9734e72055d8bbda021b3 "),
+            (["--print-checksum", branch], True, "1.22.0-7512d054 "
+             "7512d054ca1eb2929edf525a80cbca816228433b "),
             (["--cache", ""], False, "--cache needs a folder")):
         done, said = fetch(root, "--cache", cache, *arguments)
         if done != right or text not in said:
