@@ -4,6 +4,7 @@
 
 #include "common/ucx_logs.h"
 #include "uct/gaudi/base/transfer/rma.h"
+#include "uct/gaudi/base/ucx/pending.h"
 
 #include <algorithm>
 
@@ -24,6 +25,7 @@ struct plain_transport : base::rma<plain_transport> {
     struct endpoint {
         uct_ep_t super;
         base::flush_domain domain;
+        base::pending_group pending;
     };
 
     static ucs_status_t find_remote(uct_ep_h, uct_rkey_t rkey, base::side &,
