@@ -120,13 +120,10 @@ foreach(pattern "library/check_of_faults.are_named/wide"
     "the runtime itself ends a step that crashes")
 endforeach()
 foreach(test "gaudi_gtest_emu emu_port_processes.*"
-    "gaudi_gtest_emu emu_port_networks.*"
     "gaudi_gtest_shim *port_connections*.*" "gaudi_gtest_uct ports_way.*"
     "gaudi_gtest_uct over/interruptions.*/ports_*"
     "gaudi_gtest_uct over/killed_users.*/ports" "gaudi_gtest_uct port_faults.*"
-    "gaudi_gtest_uct killed_port_*.*"
-    "gaudi_gtest_uct boxes.*" "gaudi_gtest_uct when/box_events.*"
-    "gaudi_gtest_uct other/gaudi3_boxes.*")
+    "gaudi_gtest_uct killed_port_*.*")
   separate_arguments(words UNIX_COMMAND "${test}")
   list(GET words 0 program)
   list(GET words 1 pattern)

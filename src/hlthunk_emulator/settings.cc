@@ -306,10 +306,8 @@ constexpr struct {
      }},
     {"HLTHUNK_EMU_PORTS", true,
      [](const char *text, settings &result) {
-         result.network = (std::strcmp(text, "all") == 0);
-         return unless(is_yes(result.network ? "y" : text, result.ports),
-                       "y (the cards' ports can be used), all (external ones, "
-                       "too) or n");
+         return unless(is_yes(text, result.ports),
+                       "y (the cards' ports can be used) or n");
      }},
     {"HLTHUNK_EMU_POSTED", true,
      [](const char *text, settings &result) {

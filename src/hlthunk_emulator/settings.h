@@ -50,7 +50,6 @@ struct settings {
     unsigned engines = 1; /**< engine threads of this process */
     bool import      = true;  /**< the driver imports dma-bufs */
     bool ports       = false; /**< there is a driver of the cards' ports */
-    bool network     = false; /**< to which external ones lead: all are up */
     bool posted      = false; /**< writes to other cards arrive late, see
                                    posted_writes.h, */
     bool early = false;       /**< with early write response, too */

@@ -3,7 +3,7 @@
 
 #include "hlthunk_emulator/asic.h"
 #include "hlthunk_emulator/pci_tree.h"
-#include "hlthunk_emulator/ports/network.h"
+#include "hlthunk_emulator/ports/wiring.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/made_once.h"
 #include "util/placement.h"
@@ -141,7 +141,7 @@ std::string describe_box()
     }
     const pci_settings &pci = is.pci;
     for (const bool each : {pci.acs, pci.short_files, pci.iommu,
-                            pci.passthrough, is.import, is.early, is.network}) {
+                            pci.passthrough, is.import, is.early}) {
         text += each ? " y" : " n";
     }
     return text + "\n";
@@ -262,26 +262,6 @@ const char *state_of_link(bool is_up)
     return is_up ? "5: LinkUp\n" : "3: Disabled\n";
 }
 
-void add_gids(builder &files, const std::string &folder, port_end port)
-{
-    ibv_gid gid;
-    int type = 0;
-    files.folder(folder + "/gid_attrs/types");
-    for (unsigned i = 0; find_gid(port, i, gid, type); ++i) {
-        std::string text;
-        for (unsigned at = 0; at < sizeof(gid.raw); at += 2) {
-            char pair[8];
-            std::snprintf(pair, sizeof(pair), "%s%02x%02x",
-                          (at == 0) ? "" : ":", gid.raw[at], gid.raw[at + 1]);
-            text += pair;
-        }
-        const std::string number = std::to_string(i);
-        files.file(folder + "/gids/" + number, text + "\n");
-        files.file(folder + "/gid_attrs/types/" + number,
-                   (type == gid_is_roce_v2) ? "RoCE v2\n" : "IB/RoCE v1\n");
-    }
-}
-
 void add_ports(builder &files, unsigned card)
 {
     const std::string device = "class/infiniband/hbl_" + std::to_string(card);
@@ -298,20 +278,14 @@ void add_ports(builder &files, unsigned card)
         const std::string folder = "class/infiniband/" + folder_of(port);
         const bool is_external   = ((masks.external >> i) & 1) != 0;
         files.folder(folder + "/gids");
-        files.file(folder + "/state", (is_external && !leads_out(port))
-                                          ? "1: DOWN\n"
-                                          : "4: ACTIVE\n");
+        files.file(folder + "/state",
+                   is_external ? "1: DOWN\n" : "4: ACTIVE\n");
         files.file(folder + "/phys_state",
-                   state_of_link(peer_of(port).has_value() || leads_out(port)));
+                   state_of_link(peer_of(port).has_value()));
         files.file(folder + "/link_layer", "Ethernet\n");
-        if (leads_out(port)) {
-            add_gids(files, folder, port);
-        } else {
-            files.file(folder + "/gids/0",
-                       is_external
-                           ? "0000:0000:0000:0000:0000:0000:0000:0000\n"
-                           : "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff\n");
-        }
+        files.file(folder + "/gids/0",
+                   is_external ? "0000:0000:0000:0000:0000:0000:0000:0000\n"
+                               : "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff\n");
     }
 }
 

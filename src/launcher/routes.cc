@@ -46,8 +46,7 @@ bool have_links(const card &own, const card &peer, const std::string &no_ports,
     unsigned up  = 0;
     for (const shim::port_link &each : own.links) {
         const bool leads_there =
-            (each.end.leads_to == shim::port_end::kind::card) &&
-            (each.end.module_id == peer.module_id);
+            each.end.is_card && (each.end.module_id == peer.module_id);
         all += leads_there ? 1 : 0;
         const bool may_be_up = each.is_up || each.state.empty();
         up += (leads_there && may_be_up) ? 1 : 0;

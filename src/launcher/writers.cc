@@ -127,8 +127,8 @@ std::string to_matrix(const std::vector<pair_group> &groups)
     return groups.empty() ? "" : to_columns(rows) + reasons;
 }
 
-/* Links from a card to others, or out of the box: how many are up, of how many
- * there are; a state that is not known counts as none. */
+/* Links from a card to another one: how many are up, of how many there are; a
+ * state that is not known counts as none. */
 struct link_count {
     unsigned up    = 0;
     unsigned known = 0;
@@ -167,18 +167,12 @@ std::string to_links(const std::vector<card> &cards)
             map = one.port_map;
         }
     }
-    rows[0].emplace_back("external");
     std::set<std::string> of_pairs;
-    std::set<std::string> outside;
     for (const card *one : shown) {
         std::map<unsigned, link_count> to; /* by module ids */
-        link_count external;
         for (const gaudi::shim::port_link &link : one->links) {
-            using kind = gaudi::shim::port_end::kind;
-            if (link.end.leads_to == kind::card) {
+            if (link.end.is_card) {
                 to[link.end.module_id].add(link);
-            } else if (link.end.leads_to == kind::external) {
-                external.add(link);
             }
         }
         std::vector<std::string> row = {std::to_string(*one->name)};
@@ -190,14 +184,11 @@ std::string to_links(const std::vector<card> &cards)
                 of_pairs.insert(row.back());
             }
         }
-        row.push_back(external.text());
-        outside.insert(row.back());
         rows.push_back(std::move(row));
     }
-    if ((of_pairs.size() == 1) && (outside.size() == 1)) {
-        return to_line("links", *of_pairs.begin() + " for each pair, " +
-                                    *outside.begin() + " external (" + map +
-                                    ")");
+    if (of_pairs.size() == 1) {
+        return to_line("links",
+                       *of_pairs.begin() + " for each pair (" + map + ")");
     }
     return shown.empty() ? "" : to_columns(rows) + to_line("box", map);
 }
@@ -252,20 +243,15 @@ cJSON *json_holder(const gaudi::shim::holder &one)
 
 cJSON *json_link(const gaudi::shim::port_link &one)
 {
-    using kind         = gaudi::shim::port_end::kind;
-    const bool to_card = (one.end.leads_to == kind::card);
-    const auto number  = [&](unsigned value) {
-        return json(to_card ? std::optional(value) : std::nullopt);
+    const auto number = [&](unsigned value) {
+        return json(one.end.is_card ? std::optional(value) : std::nullopt);
     };
     return json_object(
         {{"port", cJSON_CreateNumber(one.port)},
          {"state", json_or_null(one.state)},
-         {"leads_to", json(to_card                                ? "card"
-                           : (one.end.leads_to == kind::external) ? "external"
-                                                                  : "nothing")},
+         {"leads_to", json(one.end.is_card ? "card" : "nothing")},
          {"module_id", number(one.end.module_id)},
-         {"peer_port", number(one.end.port)},
-         {"address", json_or_null(one.address)}});
+         {"peer_port", number(one.end.port)}});
 }
 
 cJSON *json_card(const card &one)

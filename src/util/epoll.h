@@ -9,18 +9,11 @@ namespace gaudi::util {
 
 /** Have an epoll be readable when a descriptor is.
  *  @param how  More than EPOLLIN. @return false: see errno. */
-inline bool add_event(int epoll_fd, int fd, uint32_t how = 0,
-                      int operation = EPOLL_CTL_ADD)
+inline bool add_event(int epoll_fd, int fd, uint32_t how = 0)
 {
     epoll_event event{};
     event.events = EPOLLIN | how;
-    return epoll_ctl(epoll_fd, operation, fd, &event) == 0;
-}
-
-/** Change how one is that was added. */
-inline bool change_event(int epoll_fd, int fd, uint32_t how)
-{
-    return add_event(epoll_fd, fd, how, EPOLL_CTL_MOD);
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 } // namespace gaudi::util

@@ -205,12 +205,10 @@ HBL_PUBLIC int HBL_VERB(query_port)(ibv_context *context, uint8_t port,
 HBL_PUBLIC int HBL_VERB(query_gid)(ibv_context *context, uint8_t port,
                                    int index, ibv_gid *gid)
 {
-    int type = 0;
-    const int ret =
-        (index < 0)
-            ? -EINVAL
-            : calls().query_gid(own(context).id, port,
-                                static_cast<unsigned>(index), *gid, type);
+    const int ret = (index < 0)
+                        ? -EINVAL
+                        : calls().query_gid(own(context).id, port,
+                                            static_cast<unsigned>(index), *gid);
     return (ret == 0) ? 0 : (result(ret), -1);
 }
 
@@ -218,7 +216,8 @@ HBL_PUBLIC int HBL_VERB(query_gid_type)(ibv_context *context, uint8_t port,
                                         unsigned index, int *type)
 {
     ibv_gid gid;
-    const int ret = calls().query_gid(own(context).id, port, index, gid, *type);
+    const int ret = calls().query_gid(own(context).id, port, index, gid);
+    *type         = 0; /* ports within a box are plain InfiniBand */
     return (ret == 0) ? 0 : (result(ret), -1);
 }
 

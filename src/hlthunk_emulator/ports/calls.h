@@ -67,9 +67,8 @@ struct port_calls {
     int (*query_port)(int context, unsigned port, ibv_port_attr &attr_p);
     int (*query_port_ex)(int context, unsigned port,
                          hbldv_query_port_attr &attr_p);
-    /** @param type_p  As of ibv_query_gid_type. */
-    int (*query_gid)(int context, unsigned port, unsigned index, ibv_gid &gid_p,
-                     int &type_p);
+    int (*query_gid)(int context, unsigned port, unsigned index,
+                     ibv_gid &gid_p);
     int (*set_port)(int context, const hbldv_port_ex_attr &attr);
 
     /** @param attr_p  Filled, but for ibvcq. @param entries_p  That it has. */

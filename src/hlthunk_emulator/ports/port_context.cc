@@ -6,10 +6,8 @@
 #include "hlthunk_emulator/settings.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include <unistd.h>
@@ -39,19 +37,6 @@ constexpr uint32_t fifos             = 30;
 constexpr uint32_t fifo_bytes_gaudi2 = 512;
 constexpr uint32_t fifo_bytes_gaudi3 = 128;
 
-/* Addresses follow from the hash of the box's name. */
-void complain_of_other_box(port_end port)
-{
-    static std::atomic<bool> said{false};
-    if (!said.exchange(true)) {
-        std::fprintf(stderr,
-                     "hlthunk-emu: another box has the address of port %u of "
-                     "accel%u, %s: such ports are down; give HLTHUNK_EMU_NODE "
-                     "another name\n",
-                     port.port, port.card, ipv4_text(host_of(port)).c_str());
-    }
-}
-
 } // namespace
 
 port_context::port_context(unsigned card, const node_id &node, uint32_t ports,
@@ -65,13 +50,6 @@ port_context::port_context(unsigned card, const node_id &node, uint32_t ports,
         const port_end own{card_, i};
         wires_.to(own).clear();
         ports_[i].was_up = wires_.is_up(own);
-        const int ret    = leads_out(own) ? ports_[i].network.open(own) : 0;
-        if (ret == -EADDRINUSE) {
-            complain_of_other_box(own);
-        } else if (ret != 0) {
-            log("accel%u: port %u is down: it has no socket: %s", card, i,
-                std::strerror(-ret));
-        }
     }
 }
 
@@ -121,15 +99,14 @@ unsigned port_context::find_port(unsigned number) const
     return *found;
 }
 
-/* hbl_cn_cmd_port_check: internal ports are always open, external ones when
- * their network interface is up. */
+/* hbl_cn_cmd_port_check: internal ports are always open; the others would be
+ * when their network interface is up. */
 int port_context::check_open(unsigned which) const
 {
     if (which == no_port) {
         return -EINVAL;
     }
-    const bool is_open = (((ports_of(card_).external >> which) & 1) == 0) ||
-                         ports_[which].network.is_open();
+    const bool is_open = ((ports_of(card_).external >> which) & 1) == 0;
     if (!is_open) {
         log("accel%u: port %u leads out of the box, and is down", card_, which);
     }
@@ -160,20 +137,16 @@ int port_context::query_port(unsigned number, ibv_port_attr &attr_p) const
 }
 
 /* hbl_ib_query_gid of internal ports; those of others Linux keeps. */
-int port_context::query_gid(unsigned number, unsigned index, ibv_gid &gid_p,
-                            int &type_p) const
+int port_context::query_gid(unsigned number, unsigned index,
+                            ibv_gid &gid_p) const
 {
     const unsigned which = find_port(number);
     if (which == no_port) {
         return -EINVAL;
     }
     const bool is_open = (check_open(which) == 0);
-    if (!ports_[which].network.is_open() ||
-        !find_gid({card_, which}, index, gid_p, type_p)) {
-        std::memset(gid_p.raw, (is_open && (index == 0)) ? 0xff : 0,
-                    sizeof(gid_p.raw));
-        type_p = gid_is_roce_v1; /* internal ports are plain InfiniBand */
-    }
+    std::memset(gid_p.raw, (is_open && (index == 0)) ? 0xff : 0,
+                sizeof(gid_p.raw));
     return 0;
 }
 

@@ -15,8 +15,8 @@
 #include "hlthunk_emulator/ports/calls.h"
 #include "hlthunk_emulator/ports/doubled_pages.h"
 #include "hlthunk_emulator/ports/formats.h"
-#include "hlthunk_emulator/ports/network.h"
 #include "hlthunk_emulator/ports/wire.h"
+#include "hlthunk_emulator/ports/wiring.h"
 #include "hlthunk_emulator/software_card.h"
 
 #include <array>
@@ -65,8 +65,7 @@ public:
     int free_pd();
     int query_port(unsigned number, ibv_port_attr &attr_p) const;
     int query_port_ex(unsigned number, hbldv_query_port_attr &attr_p) const;
-    int query_gid(unsigned number, unsigned index, ibv_gid &gid_p,
-                  int &type_p) const;
+    int query_gid(unsigned number, unsigned index, ibv_gid &gid_p) const;
     int set_port(const hbldv_port_ex_attr &attr);
     int create_cq(unsigned entries, const hbldv_cq_attr &attr, uint64_t object,
                   hbldv_query_cq_attr &attr_p, int &entries_p);
@@ -126,7 +125,6 @@ private:
         uint32_t local_key = 0, remote_key = 0;
         uint32_t syndrome = 0;
         bool is_loopback  = false;
-        std::optional<network_host> dest_host;  /* of an external port */
         std::optional<clock::duration> timeout; /* none: never */
         doubled_pages send, receive;
         /* What it sends: numbers of WQEs, modulo 2^32. */
@@ -141,7 +139,6 @@ private:
         /* What it receives. */
         uint32_t expected = 0;
         uint32_t got      = 0; /* bytes of that message */
-        bool owes_answer  = false;
         clock::time_point drained_at{};
     };
 
@@ -153,7 +150,6 @@ private:
         uint32_t queues  = 0; /* one is the driver's; 0: there are none */
         uint32_t entries = 0;
         bool on_device   = false;
-        network_port network;            /* of an external one that is up */
         std::vector<queue_pair *> pairs; /* that have a number */
     };
 
@@ -167,7 +163,6 @@ private:
     queue_pair *find_qpn(unsigned which, uint32_t qpn);
     int allocate(queue_pair &of, const ibv_qp_attr &attr,
                  const hbldv_qp_attr &more);
-    int check_address(const queue_pair &of, const ibv_ah_attr &to) const;
     int make_ready_to_receive(queue_pair &of, const ibv_qp_attr &attr,
                               const hbldv_qp_attr &more);
     int make_ready_to_send(queue_pair &of, const ibv_qp_attr &attr,
@@ -198,9 +193,7 @@ private:
                      clock::time_point &due_p);
     void receive(unsigned which, const packet &head,
                  const wire_end::room &bytes);
-    bool receive_from_network(unsigned which);
     void answer(queue_pair &by);
-    void answer_over_network(queue_pair &by);
     void take_answer(unsigned which, const acknowledgement &answer);
     void end_message(queue_pair &of);
     template <typename Work>

@@ -16,8 +16,6 @@ namespace {
 
 /* NIC_TMR_TIMEOUT_MAX_GRAN */
 constexpr unsigned longest_timeout = 31;
-/* NIC_MAX_CONG_WND, packets. */
-constexpr uint32_t longest_window = 1u << 23;
 
 /* What ib_modify_qp_is_ok of Linux' drivers/infiniband/core/verbs.c says of RC:
  * what an attribute mask must have, and may have beside it. */
@@ -204,43 +202,9 @@ int port_context::allocate(queue_pair &of, const ibv_qp_attr &attr,
     of.state = IBV_QPS_INIT;
     if (home.pairs.empty()) {
         wires_.to({card_, which}).clear(); /* nobody has looked at them */
-        home.network.clear();
     }
     home.pairs.push_back(&of);
     return 0;
-}
-
-/* What Linux says of an address vector to a network before the driver sees it:
- * rdma_check_ah_attr of drivers/infiniband/core/verbs.c, and how it finds the
- * MAC of an IPv4 address, rdma_resolve_ip of addr.c, for which it waits a
- * second. A MAC it believes. */
-int port_context::check_address(const queue_pair &of,
-                                const ibv_ah_attr &to) const
-{
-    const port_end own{card_, of.port};
-    ibv_gid source;
-    int type        = 0;
-    const auto dest = read_gid(to.grh.dgid);
-    if (!ports_[of.port].network.is_open()) {
-        return 0;
-    }
-    if ((to.is_global == 0) ||
-        !find_gid(own, to.grh.sgid_index, source, type) ||
-        (dest.is_ipv4 && !read_gid(source).is_ipv4)) {
-        log("accel%u: port %u: GID %u is none of its own, or of another kind "
-            "than its peer's",
-            card_, of.port, to.grh.sgid_index);
-        return -EINVAL;
-    }
-    const int ret = !dest.is_ipv4                         ? 0
-                    : !dest.host.has_value()              ? -ENETUNREACH
-                    : !network_port::is_there(*dest.host) ? -ETIMEDOUT
-                                                          : 0;
-    if (ret != 0) {
-        log("accel%u: port %u: nobody has the address of the peer", card_,
-            of.port);
-    }
-    return ret;
 }
 
 /* set_res_qp_ctx. */
@@ -258,7 +222,6 @@ int port_context::make_ready_to_receive(queue_pair &of, const ibv_qp_attr &attr,
         return -EINVAL;
     }
     of.dest_qpn  = attr.dest_qp_num;
-    of.dest_host = read_gid(attr.ah_attr.grh.dgid).host;
     of.local_key = more.local_key;
     /* The driver for Gaudi2 does not look at it. */
     of.is_loopback = is_gaudi3_ && ((more.caps & HBLDV_QP_CAP_LOOPBACK) != 0);
@@ -280,19 +243,10 @@ int port_context::make_ready_to_send(queue_pair &of, const ibv_qp_attr &attr,
             card_, of.port, attr.timeout, wqes, longest_timeout, home.entries);
         return -EINVAL;
     }
-    const bool is_internal   = !home.network.is_open();
-    const bool is_controlled = (more.caps & HBLDV_QP_CAP_CONG_CTRL) != 0;
-    if ((is_internal && is_controlled && !is_gaudi3_) ||
-        (!is_internal && (more.congestion_wnd > longest_window))) {
-        log("accel%u: port %u: congestion control of an internal port, or with "
-            "a window of more than %u packets",
-            card_, of.port, longest_window);
-        return -EINVAL;
-    }
-    if (is_controlled) {
-        log("accel%u: congestion control but by a window is not modelled",
-            card_);
-        return -EOPNOTSUPP;
+    if ((more.caps & HBLDV_QP_CAP_CONG_CTRL) != 0) {
+        log("accel%u: port %u: no congestion control of an internal port",
+            card_, of.port);
+        return is_gaudi3_ ? -EOPNOTSUPP : -EINVAL;
     }
     if (!home.on_device) {
         int ret = of.send.create(size_t{wqes} * send_wqe_bytes);
@@ -327,10 +281,7 @@ int port_context::modify_qp(int qp, const ibv_qp_attr &attr, int mask,
     if (is_gone_ && (to != IBV_QPS_RESET)) {
         return -ENODEV;
     }
-    int ret = (to == IBV_QPS_RTR) ? check_address(*changed, attr.ah_attr) : 0;
-    if (ret != 0) {
-        return ret; /* the driver is not asked */
-    }
+    int ret = 0;
     switch (((mask & IBV_QP_STATE) != 0) ? to : IBV_QPS_UNKNOWN) {
     case IBV_QPS_RESET:
         reset(*changed);

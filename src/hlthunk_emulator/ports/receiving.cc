@@ -143,22 +143,9 @@ void port_context::answer(queue_pair &by)
     const auto peer = peer_of(own);
     if (by.is_loopback) {
         take_answer(by.port, what);
-    } else if (!wires_.is_up(own)) {
-        return;
-    } else if (peer.has_value()) {
+    } else if (wires_.is_up(own)) {
         (void)wires_.to(*peer).put(what);
-    } else if (by.dest_host.has_value()) {
-        by.owes_answer = true; /* one for all that comes in a turn */
     }
-}
-
-void port_context::answer_over_network(queue_pair &by)
-{
-    packet head{};
-    head.qpn    = by.dest_qpn;
-    head.number = by.expected - 1;
-    by.owes_answer =
-        ports_[by.port].network.send(*by.dest_host, head, nullptr) == -EAGAIN;
 }
 
 void port_context::take_answer(unsigned which, const acknowledgement &answer)
@@ -211,28 +198,6 @@ void port_context::end_message(queue_pair &of)
     }
 }
 
-/* What comes by the network, by the machine's own sockets. */
-bool port_context::receive_from_network(unsigned which)
-{
-    const network_port &from = ports_[which].network;
-    packet head;
-    std::array<char, packet_bytes> bytes;
-    unsigned done = 0;
-    while (from.is_open() && (done < packets_in_turn) && !is_gone_ &&
-           from.receive(head, bytes)) {
-        ++done;
-        if (!wires_.is_up({card_, which})) {
-            continue;
-        }
-        if (head.size == 0) {
-            take_answer(which, {head.qpn, head.number});
-        } else {
-            receive(which, head, {bytes.data(), head.bytes, nullptr});
-        }
-    }
-    return done > 0;
-}
-
 /* --- the engine's turn
  * -------------------------------------------------------- */
 
@@ -271,11 +236,7 @@ bool port_context::run(clock::time_point now, clock::time_point &due_p)
             wire.take(head);
             any = true;
         }
-        any |= receive_from_network(i);
         for (queue_pair *each : ports_[i].pairs) {
-            if (each->owes_answer) {
-                answer_over_network(*each);
-            }
             if (each->posted != each->acknowledged) {
                 any |= send(*each, now, due_p);
                 check_timer(*each, now, due_p);
@@ -292,9 +253,6 @@ void port_context::look_around()
     }
     if (is_gone_ && !std::exchange(gone_told_, true)) {
         wires_.release(card_);
-        for (port &each : ports_) { /* another context may have its address */
-            each.network = {};
-        }
         /* The card: all ports, and the number of the program's context, of
          * which the driver has one (hbl_main.c). */
         tell(IBV_EVENT_DEVICE_FATAL, 0, 0xffff | (1 << 16));

@@ -174,11 +174,6 @@ bool port_context::send_piece(queue_pair &from, const send_wqe &wqe)
     head.size       = wqe.size;
     head.tag        = wqe.tag;
     head.completion = wqe.completion;
-    if (!from.is_loopback && (wire == nullptr) && from.dest_host.has_value() &&
-        (ports_[from.port].network.send(*from.dest_host, head, copied.data()) !=
-         0)) {
-        return false; /* so long that it has to be sent again */
-    }
     from.offset += bytes;
     if (from.offset == wqe.size) {
         ++from.next;

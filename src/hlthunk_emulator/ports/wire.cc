@@ -157,11 +157,9 @@ box_wires::box_wires()
 std::atomic<uint32_t> *box_wires::cut_of(port_end port) const
 {
     const auto peer = peer_of(port);
-    if (!peer.has_value() && !leads_out(port)) {
-        return nullptr;
-    }
-    return &to((peer.has_value() && (peer->card < port.card)) ? *peer : port)
-                .is_cut;
+    return peer.has_value()
+               ? &to((peer->card < port.card) ? *peer : port).is_cut
+               : nullptr;
 }
 
 void box_wires::hold(unsigned card) const

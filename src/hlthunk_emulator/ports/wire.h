@@ -145,8 +145,7 @@ public:
     void release(unsigned card) const;
     /** Whether a process other than this one has them. */
     [[nodiscard]] bool is_held(unsigned card) const;
-    /** Whether bytes can get from a port to the other end of its wire, or to
-     *  the network. */
+    /** Whether bytes can get from a port to the other end of its wire. */
     [[nodiscard]] bool is_up(port_end port) const;
 
     /** Cut the wire of a port, or mend it. @return false when it has none, or

@@ -119,12 +119,6 @@ std::optional<port_end> peer_of(port_end own)
     return port_end{card, static_cast<unsigned>(there[1] - 'a')};
 }
 
-bool leads_out(port_end port)
-{
-    return get_settings().network &&
-           (((ports_of(port.card).external >> port.port) & 1) != 0);
-}
-
 unsigned verbs_number(port_end own)
 {
     const uint32_t enabled = ports_of(own.card).enabled;

@@ -25,7 +25,7 @@ struct port_end {
     bool operator==(const port_end &) const = default;
 };
 
-/** Masks of a card's ports. External ones lead out of the box (network.h). */
+/** Masks of a card's ports. External ones lead out of the box, and are down. */
 struct port_masks {
     uint32_t enabled;
     uint32_t external;
@@ -36,9 +36,6 @@ port_masks ports_of(unsigned card);
 /** The other end of the wire; none for an external port, or where the box has
  *  no such card. */
 std::optional<port_end> peer_of(port_end own);
-
-/** Whether a port leads to the network, if there is one. */
-bool leads_out(port_end port);
 
 /** Verbs' number of an enabled port. */
 unsigned verbs_number(port_end own);

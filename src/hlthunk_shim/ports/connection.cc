@@ -49,15 +49,12 @@ std::string connection::open(port_device &over, unsigned peer,
 {
     const card_ports &place = over.place();
     std::unique_ptr<connection> made(new connection(over, options));
-    port_offer &offer     = made->offer_;
-    offer.kind            = static_cast<uint32_t>(over.kind());
-    offer.own             = place.module_id;
-    offer.peer            = peer;
-    const bool is_outside = (peer == port_offer::outside);
-    std::string why       = is_outside
-                                ? "no port leads out of the box"
-                                : "no port leads to card " + std::to_string(peer);
-    why += " (" + place.map.name + ")";
+    port_offer &offer = made->offer_;
+    offer.kind        = static_cast<uint32_t>(over.kind());
+    offer.own         = place.module_id;
+    offer.peer        = peer;
+    std::string why   = "no port leads to card " + std::to_string(peer) + " (" +
+                      place.map.name + ")";
     const auto ports = place.map.between(place.module_id, peer);
     made->all_ports_ = static_cast<unsigned>(ports.size());
     for (const port_pair &each : ports) {
@@ -93,27 +90,21 @@ connection::~connection()
 
 std::string connection::connect(const port_offer &peers, bool partly)
 {
-    const bool is_outside = (offer_.peer == port_offer::outside);
     if ((peers.version != port_offer::current_version) ||
         (peers.kind != offer_.kind) || (peers.count > peers.ends.size()) ||
-        (is_outside
-             ? (peers.peer != port_offer::outside)
-             : (peers.own != offer_.peer) || (peers.peer != offer_.own))) {
+        (peers.own != offer_.peer) || (peers.peer != offer_.own)) {
         return "the peer offers what is no end of this connection";
     }
     std::string why   = "the peer offers none of these ports";
-    uint32_t position = 0; /* the same at both ends, also out of the box */
+    uint32_t position = 0;
     bool all_there    = true;
     for (auto &each : links_) {
-        port_offer::end &ours  = offer_.ends[position];
+        port_offer::end &ours  = offer_.ends[position++];
         const auto *const last = peers.ends.begin() + peers.count;
         const auto *const end =
-            is_outside ? std::min(peers.ends.begin() + position, last)
-                       : std::find_if(peers.ends.begin(), last,
-                                      [&](const auto &offered) {
-                                          return offered.port == each->peer;
-                                      });
-        ++position;
+            std::find_if(peers.ends.begin(), last, [&](const auto &offered) {
+                return offered.port == each->peer;
+            });
         if ((end != last) && (end->port != port_offer::gone)) {
             const std::string fault =
                 each->over->connect(each->pair, end->address);

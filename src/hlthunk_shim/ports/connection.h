@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * A connection between a card of this process and one of another process, or of
- * this one, over all ports that lead from one to the other, or out of their
- * boxes: writes to what is mapped for the peer's card.
+ * this one, over all ports that lead from one to the other: writes to what is
+ * mapped for the peer's card.
  *
  * Each end makes its own, sends what @ref offer says to the other one, and
  * connects to what that one offers. Who has connected can be written to; so
@@ -33,9 +33,6 @@ namespace gaudi::shim {
  *  it is, and nothing in it is believed. */
 struct port_offer {
     static constexpr uint32_t current_version = 1;
-
-    /** Instead of a module id: a card of any box, over external ports. */
-    static constexpr uint32_t outside = port_map::outside;
 
     struct end {
         queue_pair_address address;
@@ -80,7 +77,7 @@ public:
      * Make one end. Makes system calls, as do @ref connect and @ref close.
      *
      * @param over    Must outlive it.
-     * @param peer    Module id of the other card, or port_offer::outside.
+     * @param peer    Module id of the other card.
      * @param connection_p  Filled on success only.
      * @return Why there is none, in one line; empty: there is.
      */
@@ -175,7 +172,7 @@ private:
     struct link {
         port *over        = nullptr;
         unsigned own      = 0; /* the cards' numbers of it */
-        unsigned peer     = 0; /* unless it leads out of the box */
+        unsigned peer     = 0;
         bool rung         = true;
         uint32_t finished = 0;   /* entries, of those completed */
         clock::time_point since; /* it gets on no more; none: it does */

@@ -6,8 +6,6 @@
 #include <bit>
 #include <filesystem>
 
-#include <arpa/inet.h>
-
 namespace gaudi::shim {
 
 namespace {
@@ -16,22 +14,6 @@ std::filesystem::path folder_of(const std::string &sys, unsigned number)
 {
     return std::filesystem::path(sys) / "class/infiniband" /
            verbs_device(number);
-}
-
-/* The IPv4 address among the GIDs of a port. */
-std::string find_address(const std::filesystem::path &gids)
-{
-    ibv_gid gid;
-    for (unsigned i = 0;; ++i) {
-        const std::string text = util::first_line(gids / std::to_string(i));
-        if (inet_pton(AF_INET6, text.c_str(), gid.raw) != 1) {
-            return "";
-        }
-        if (is_ipv4(gid)) {
-            char address[INET_ADDRSTRLEN];
-            return inet_ntop(AF_INET, &gid.raw[12], address, sizeof(address));
-        }
-    }
 }
 
 } // namespace
@@ -78,18 +60,9 @@ std::vector<port_link> list_links(const card_ports &of, const std::string &sys,
         if (of.module_id < of.map.cards.size()) {
             link.end = of.map.cards[of.module_id][port];
         }
-        if (link.end.leads_to == port_end::kind::external) {
-            link.address = find_address(folder / "gids");
-        }
         links.push_back(std::move(link));
     }
     return links;
-}
-
-bool is_ipv4(const ibv_gid &gid)
-{
-    return (gid.global.subnet_prefix == 0) && (gid.raw[8] == 0) &&
-           (gid.raw[9] == 0) && (gid.raw[10] == 0xff) && (gid.raw[11] == 0xff);
 }
 
 unsigned verbs_port(uint64_t enabled, unsigned port)

@@ -23,8 +23,6 @@ struct port_link {
     bool is_up      = false;
     std::string state; /**< of the link, as in "Polling"; empty: not known */
     port_end end;      /**< as the map has it */
-    std::string
-        address{}; /**< IPv4, of an external one; empty: none is known */
 };
 
 /** What is known of a card's place in its box. */
@@ -49,9 +47,6 @@ std::string verbs_device(unsigned number);
 /** The ports that are enabled. */
 std::vector<port_link> list_links(const card_ports &of, const std::string &sys,
                                   unsigned number);
-
-/** Whether a GID is of an IPv4 address: ::ffff:A.B.C.D. */
-[[nodiscard]] bool is_ipv4(const ibv_gid &gid);
 
 /** The number that verbs have for a port of the card: its place among those
  * that are enabled, from 1 on (hbl_ib_dev_init, hbl_main.c of the vendor's

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/ports/port.h"
 
-#include "hlthunk_shim/ports/links.h"
 #include "util/stores.h"
 
 #include <algorithm>
@@ -33,18 +32,6 @@ constexpr int peers_entries = 4;
 constexpr uint8_t ack_timeout = 13;
 constexpr uint8_t retries     = 7;
 constexpr uint8_t priority    = 1;
-
-/* What HCL has for all ports (CONGESTION_WINDOW of its hcl_global_conf.cpp;
- * hcl_ibverbs_t::set_qp_ctx): packets, by which the card limits what is on its
- * way. Its other control, CONGESTION_CONTROL_ENABLE, is off there. The driver
- * has none for ports within a box (gaudi2_set_req_qp_ctx of gaudi2_cn.c). */
-constexpr uint32_t congestion_window(generation which)
-{
-    return (which == generation::gaudi2) ? 24 : 32;
-}
-
-/* Of ibv_query_gid_type. */
-constexpr int roce_v2 = 1;
 
 /* Of ibv_port_attr::phys_state, as perftest and HCL have it: ports within a box
  * are open, and so active, with their link down. */
@@ -112,41 +99,13 @@ std::string port::set_up()
     if (ret != 0) {
         return explain("hbldv_query_cq", ret);
     }
-    return ((cq_memory_.mem_cpu_addr != nullptr) &&
-            (cq_memory_.pi_cpu_addr != nullptr) &&
-            (cq_memory_.regs_cpu_addr != nullptr))
-               ? find_address()
-               : with_.lib.file() + ": completion queues are not mapped";
-}
-
-/* One within the box has but one GID, whose bits are all ones. Of others that
- * of RoCE v2 with an IPv4 address, as HCL has it where a port has one
- * (hcl_ibverbs_t::sgid_index), else the first one, of the MAC, which reaches
- * the same switch. */
-std::string port::find_address()
-{
-    const auto number = static_cast<uint8_t>(number_);
-    ibv_port_attr known{};
-    int ret = query(with_, number_, known);
-    if (ret == 0) {
-        ret = with_.lib.ibv_query_gid(with_.context, number, 0, &gid_);
+    if ((cq_memory_.mem_cpu_addr == nullptr) ||
+        (cq_memory_.pi_cpu_addr == nullptr) ||
+        (cq_memory_.regs_cpu_addr == nullptr)) {
+        return with_.lib.file() + ": completion queues are not mapped";
     }
-    leads_out_ = (ret == 0) && (gid_.global.interface_id != UINT64_MAX);
-    for (int i = 1; leads_out_ && (i < known.gid_tbl_len); ++i) {
-        ibv_gid gid{};
-        int type = 0;
-        if ((with_.lib.ibv_query_gid(with_.context, number, i, &gid) == 0) &&
-            is_ipv4(gid) &&
-            (with_.lib.ibv_query_gid_type(with_.context, number,
-                                          static_cast<unsigned>(i),
-                                          &type) == 0) &&
-            (type == roce_v2)) {
-            gid_       = gid;
-            gid_index_ = static_cast<uint8_t>(i);
-            break;
-        }
-    }
-    mtu_ = leads_out_ ? known.active_mtu : IBV_MTU_4096;
+    ret = with_.lib.ibv_query_gid(with_.context, static_cast<uint8_t>(number_),
+                                  0, &gid_);
     return (ret == 0) ? "" : explain("ibv_query_gid", ret);
 }
 
@@ -256,19 +215,15 @@ std::string port::connect(queue_pair &own, const queue_pair_address &peer)
 {
     ibv_gid there;
     std::memcpy(there.raw, peer.gid.data(), peer.gid.size());
-    if (leads_out_ && (is_ipv4(there) != is_ipv4(gid_))) {
-        return "only one of the two ports has an IPv4 address";
-    }
     ibv_qp_attr receive{};
-    receive.qp_state               = IBV_QPS_RTR;
-    receive.path_mtu               = mtu_;
-    receive.dest_qp_num            = peer.number;
-    receive.max_dest_rd_atomic     = 1;
-    receive.ah_attr.port_num       = static_cast<uint8_t>(number_);
-    receive.ah_attr.is_global      = 1;
-    receive.ah_attr.grh.hop_limit  = 0xff;
-    receive.ah_attr.grh.dgid       = there;
-    receive.ah_attr.grh.sgid_index = gid_index_;
+    receive.qp_state              = IBV_QPS_RTR;
+    receive.path_mtu              = IBV_MTU_4096;
+    receive.dest_qp_num           = peer.number;
+    receive.max_dest_rd_atomic    = 1;
+    receive.ah_attr.port_num      = static_cast<uint8_t>(number_);
+    receive.ah_attr.is_global     = 1;
+    receive.ah_attr.grh.hop_limit = 0xff;
+    receive.ah_attr.grh.dgid      = there;
     hbldv_qp_attr ours{};
     ours.local_key      = own.key;
     ours.wq_granularity = HBLDV_SWQE_GRAN_32B;
@@ -289,7 +244,6 @@ std::string port::connect(queue_pair &own, const queue_pair_address &peer)
     send.max_rd_atomic = 1;
     hbldv_qp_attr theirs{};
     theirs.remote_key     = peer.key;
-    theirs.congestion_wnd = leads_out_ ? congestion_window(with_.kind) : 0;
     theirs.wq_type        = HBLDV_WQ_WRITE;
     theirs.wq_granularity = HBLDV_SWQE_GRAN_32B;
     theirs.priority       = priority;

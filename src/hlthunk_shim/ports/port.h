@@ -138,7 +138,6 @@ private:
     static int query(const port_context &with, unsigned number,
                      ibv_port_attr &known_p);
     std::string set_up();
-    std::string find_address();
     int make_fifo(queue_pair &of) const;
     int initialise(queue_pair &made, queue_pair_address &address_p) const;
     void note_completion(const cq_entry &found);
@@ -150,9 +149,6 @@ private:
     std::atomic<bool> up_{true};
 
     ibv_gid gid_{};
-    uint8_t gid_index_ = 0;
-    bool leads_out_    = false; /* of the box */
-    ibv_mtu mtu_       = IBV_MTU_4096;
 
     util::brief_lock cq_lock_; /* and of queue_pairs_ */
     ibv_cq *cq_       = nullptr;

@@ -19,27 +19,22 @@ inline constexpr unsigned ports_of_card = 24;
 /** Ports of cards are numbered as the card does, from 0 on, and cards by their
  *  module ids. */
 struct port_end {
-    enum class kind { card, external, unconnected };
-
-    kind leads_to      = kind::unconnected;
-    unsigned module_id = 0; /**< of a card */
-    unsigned port      = 0; /**< of that card */
+    bool is_card       = false; /**< else no card of the box is there */
+    unsigned module_id = 0;     /**< of the card */
+    unsigned port      = 0;     /**< of that card */
 
     bool operator==(const port_end &) const = default;
 };
 
-/** A link between two cards: a port of each; or out of the box: of one. */
+/** A link between two cards: a port of each. */
 struct port_pair {
     unsigned own;
-    unsigned peer = 0;
+    unsigned peer;
 };
 
 struct port_map {
     std::string name; /**< of the kind of box, or where it was read from */
     std::vector<std::array<port_end, ports_of_card>> cards; /**< by module id */
-
-    /** Instead of a card: what is out of the box. */
-    static constexpr unsigned outside = UINT32_MAX;
 
     /** Ascending by the first card's ports; none for a card that it has not. */
     [[nodiscard]] std::vector<port_pair> between(unsigned own,
@@ -48,8 +43,8 @@ struct port_map {
 
 /** Names a file in HCL's format that says how ports are connected: an object
  *  with an array HCL_NICS of objects, one for each card, with CARD_LOCATION and
- *  an array NICS of objects, one for each of 24 ports, with REMOTE_CARD (-1:
- *  external, -2: nothing), REMOTE_NIC and REMOTE_SUB_NIC (not used). */
+ *  an array NICS of objects, one for each of 24 ports, with REMOTE_CARD (-1 and
+ *  -2: none), REMOTE_NIC and REMOTE_SUB_NIC (not used). */
 inline constexpr char port_map_variable[] = "HCL_PORT_MAPPING_CONFIG";
 
 /**

@@ -158,10 +158,6 @@ public:
         uint32_t local_key  = 0;
         uint32_t remote_key = 0;
         uint64_t caps       = 0;
-        /* Of external ports. */
-        std::optional<ibv_gid> peer = std::nullopt;
-        uint8_t gid                 = 0; /* of its own */
-        uint32_t window             = 0;
     };
 
     port_user(port_card &of, uint8_t port, const options &as)
@@ -222,13 +218,8 @@ public:
         attr.qp_state    = IBV_QPS_RTR;
         attr.dest_qp_num = peer;
         attr.path_mtu    = static_cast<ibv_mtu>(shim::path_mtu_8192);
-        if (as_.peer.has_value()) {
-            attr.ah_attr.is_global      = 1;
-            attr.ah_attr.grh.dgid       = *as_.peer;
-            attr.ah_attr.grh.sgid_index = as_.gid;
-        }
-        more.local_key = as_.local_key;
-        more.caps      = as_.caps;
+        more.local_key   = as_.local_key;
+        more.caps        = as_.caps;
         return HBLDV(modify_qp)(qp, &attr,
                                 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
                                     IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
@@ -241,11 +232,10 @@ public:
     {
         ibv_qp_attr attr{};
         hbldv_qp_attr more{};
-        attr.qp_state       = IBV_QPS_RTS;
-        attr.timeout        = as_.timeout;
-        more.remote_key     = as_.remote_key;
-        more.caps           = as_.caps;
-        more.congestion_wnd = as_.window;
+        attr.qp_state   = IBV_QPS_RTS;
+        attr.timeout    = as_.timeout;
+        more.remote_key = as_.remote_key;
+        more.caps       = as_.caps;
         return HBLDV(modify_qp)(qp, &attr,
                                 IBV_QP_STATE | IBV_QP_TIMEOUT |
                                     IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |

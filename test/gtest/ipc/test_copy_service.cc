@@ -403,12 +403,6 @@ TEST_F(copy_service, writes_memory_of_a_card_over_its_own_ports_alone)
         EXPECT_EQ(ends, client.run({there, 0, 64, packed.stamp, packed.cell,
                                     ipc::request_write, card}));
     }
-    letter.peer = shim::port_offer::outside;
-    std::memcpy(client.data(), &letter, sizeof(letter));
-    EXPECT_EQ(-EINVAL,
-              client.run({both.ask_number("card", 0), 0, sizeof(letter), 0, 0,
-                          ipc::request_ports, 2}))
-        << "not by who is in this box";
     EXPECT_EQ("none", both.ask("warning"));
 }
 

@@ -36,7 +36,7 @@ constexpr auto long_enough = std::chrono::seconds(20);
 
 /* A peer that does not answer is given up after 3 s, not 8. */
 [[maybe_unused]] const int with_ports =
-    setenv("HLTHUNK_EMU_PORTS", "all", 0) +
+    setenv("HLTHUNK_EMU_PORTS", "y", 0) +
     setenv("HLTHUNK_EMU_PORT_RETRIES", "90", 0);
 
 const verbs_library &verbs_of_box()
@@ -136,14 +136,6 @@ protected:
     {
         to_other = one->offer(other->card->module_id(), options);
         to_one   = other->offer(one->card->module_id(), options);
-        ASSERT_EQ(to_one->connect(to_other->offer()), "");
-        ASSERT_EQ(to_other->connect(to_one->offer()), "");
-    }
-
-    void connect_outside()
-    {
-        to_other = one->offer(port_offer::outside);
-        to_one   = other->offer(port_offer::outside);
         ASSERT_EQ(to_one->connect(to_other->offer()), "");
         ASSERT_EQ(to_other->connect(to_one->offer()), "");
     }
@@ -511,6 +503,19 @@ TEST_F(port_connections, take_a_port_that_only_some_offers_have_out)
     EXPECT_THAT(collect_statuses(*own), ElementsAre(0));
 }
 
+TEST_F(port_connections, have_no_port_that_the_other_side_has_given_up)
+{
+    auto own          = one->offer(other->card->module_id());
+    auto peers        = other->offer(one->card->module_id());
+    port_offer spoilt = peers->offer();
+    ASSERT_EQ(3u, spoilt.count);
+    spoilt.ends[1].port = port_offer::gone;
+    EXPECT_EQ(own->accept(spoilt), "");
+    EXPECT_EQ(2u, own->usable_ports());
+    EXPECT_EQ(peers->connect(own->offer()), "");
+    EXPECT_EQ(2u, peers->usable_ports());
+}
+
 TEST_F(port_connections, end_with_the_card)
 {
     const cut_wire down("0");
@@ -553,57 +558,6 @@ TEST_F(port_connections, are_one_at_a_time_of_a_card)
     EXPECT_EQ(one->open(0, one->ports), "") << "free again";
 }
 
-/* --- out of the box --------------------------------------------------------*/
-
-TEST_F(port_connections, go_out_of_the_box_and_back)
-{
-    connect_outside();
-    EXPECT_EQ(to_other->usable_ports(), 3u);
-    for (const uint64_t size : {uint64_t{1}, mebi + 12345}) {
-        one->fill(static_cast<unsigned>(size));
-        EXPECT_EQ(write(5, 3, size), 0);
-        EXPECT_EQ(0, std::memcmp(one->memory.data() + 3,
-                                 other->memory.data() + 5, size));
-    }
-}
-
-TEST_F(port_connections, leave_out_an_external_port_that_is_down)
-{
-    connect_outside();
-    const unsigned second = to_other->offer().ends[1].port;
-    to_other.reset();
-    to_one.reset();
-    const cut_wire down("0." + std::to_string(second));
-    connect_outside();
-    EXPECT_EQ(to_other->usable_ports(), 2u);
-    one->fill(4);
-    EXPECT_EQ(write(0, 0, mebi), 0);
-    EXPECT_EQ(0, std::memcmp(one->memory.data(), other->memory.data(), mebi));
-}
-
-TEST_F(port_connections, name_what_is_wrong_with_an_address)
-{
-    const auto why = [&](auto &&spoil) {
-        auto own         = one->offer(port_offer::outside);
-        auto peers       = other->offer(port_offer::outside);
-        port_offer wrong = peers->offer();
-        for (unsigned i = 0; i < wrong.count; ++i) {
-            spoil(wrong.ends.at(i).address.gid);
-        }
-        return own->connect(wrong);
-    };
-    using gid = std::array<uint8_t, 16>;
-    EXPECT_THAT(why([](gid &of) { of[13] = of[14] = 0xff; }),
-                HasSubstr("hbldv_modify_qp to RTR: Connection timed out"));
-    EXPECT_THAT(why([](gid &of) {
-                    of = {0xfe, 0x80};
-                }),
-                HasSubstr("only one of the two ports has an IPv4 address"));
-    auto own = one->offer(port_offer::outside);
-    EXPECT_EQ(own->connect(to_one->offer()),
-              "the peer offers what is no end of this connection");
-}
-
 /* Which nobody reads: more of them than any queue takes. */
 TEST_F(port_connections, are_not_failed_by_completions_that_a_peer_asks_for)
 {
@@ -644,38 +598,6 @@ TEST_F(port_connections, are_not_failed_by_completions_that_a_peer_asks_for)
     there->destroy(to);
 }
 
-/* Who is connected first does not name it; who is then has nothing. */
-TEST_F(port_connections, have_no_end_that_only_one_side_has_connected)
-{
-    const auto spoilt = [](port_offer offer) {
-        auto &gid = offer.ends[1].address.gid;
-        gid[13] = gid[14] = 0xff; /* no box */
-        return offer;
-    };
-    auto first  = one->offer(port_offer::outside);
-    auto second = other->offer(port_offer::outside);
-    ASSERT_EQ(3u, second->offer().count);
-    EXPECT_EQ(first->accept(spoilt(second->offer())), "");
-    EXPECT_EQ(2u, first->usable_ports());
-    EXPECT_EQ(second->connect(first->offer()), "");
-    EXPECT_EQ(2u, second->usable_ports());
-    first  = one->offer(port_offer::outside);
-    second = other->offer(port_offer::outside);
-    EXPECT_EQ(first->accept(second->offer()), "");
-    EXPECT_THAT(second->connect(spoilt(first->offer())),
-                HasSubstr("hbldv_modify_qp to RTR: Connection timed out"));
-    EXPECT_EQ(0u, second->usable_ports());
-}
-
-TEST_F(port_connections, end_with_the_port_that_leads_outside)
-{
-    connect_outside();
-    {
-        const cut_wire down("0");
-        EXPECT_EQ(write(0, 0, 8), -EIO);
-    }
-}
-
 /* --- between processes -----------------------------------------------------*/
 
 namespace {
@@ -705,17 +627,15 @@ port_offer from_hex(const std::string &text)
 }
 
 constexpr size_t bytes_for_child = 100'000;
-constexpr unsigned outside       = port_offer::outside;
 
 } // namespace
 
-/* Owns card 1, of this box or another one, and is written to. */
+/* Owns card 1, and is written to. */
 GAUDI_CHILD(is_written_to_over_ports)
 {
     port_end_of_test own(1);
     GAUDI_CHILD_REQUIRE(own.ports != nullptr);
-    const auto to_parent =
-        own.offer((getenv("FROM_OUTSIDE") == nullptr) ? 0 : outside);
+    const auto to_parent = own.offer(0);
     GAUDI_CHILD_REQUIRE(to_parent != nullptr);
     GAUDI_CHILD_REQUIRE(
         to_parent->connect(from_hex(getenv("OFFER_OF_PARENT"))).empty());
@@ -726,24 +646,16 @@ GAUDI_CHILD(is_written_to_over_ports)
     return 0;
 }
 
-/* With the peer's module id. */
-class port_connections_between_processes
-    : public ::testing::TestWithParam<unsigned> {
+class port_connections_between_processes : public ::testing::Test {
 protected:
     void SetUp() override
     {
         ASSERT_NE(one.ports, nullptr);
-        to_child =
-            one.offer(GetParam(), {.patience = std::chrono::milliseconds(500)});
-        child_options as{
-            .environment = {{"OFFER_OF_PARENT", to_hex(to_child->offer())}}};
-        if (GetParam() == outside) {
-            const char *box = getenv("HLTHUNK_EMU_NODE");
-            as.environment.emplace_back("HLTHUNK_EMU_NODE",
-                                        std::string(box) + "-another");
-            as.environment.emplace_back("FROM_OUTSIDE", "y");
-        }
-        child.emplace("is_written_to_over_ports", as);
+        to_child = one.offer(1, {.patience = std::chrono::milliseconds(500)});
+        child.emplace(
+            "is_written_to_over_ports",
+            child_options{.environment = {
+                              {"OFFER_OF_PARENT", to_hex(to_child->offer())}}});
         ASSERT_EQ(to_child->connect(from_hex(child->read_line())), "");
         remote = std::stoull(child->read_line());
         fill_pattern(one.memory.data(), bytes_for_child, 4);
@@ -756,7 +668,7 @@ protected:
     uint64_t remote = 0;
 };
 
-TEST_P(port_connections_between_processes, move_bytes)
+TEST_F(port_connections_between_processes, move_bytes)
 {
     EXPECT_EQ(to_child->usable_ports(), 3u);
     ASSERT_EQ(to_child->post(remote, one.memory.va(), bytes_for_child, nullptr),
@@ -766,14 +678,7 @@ TEST_P(port_connections_between_processes, move_bytes)
     EXPECT_EQ(child->wait().exit_code, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(of_a_box_and_of_two,
-                         port_connections_between_processes,
-                         ::testing::Values(1u, outside), [](const auto &of) {
-                             return (of.param == outside) ? "outside"
-                                                          : "inside";
-                         });
-
-TEST_P(port_connections_between_processes, fail_when_the_peer_is_killed)
+TEST_F(port_connections_between_processes, fail_when_the_peer_is_killed)
 {
     child->kill(SIGKILL);
     (void)child->wait();

@@ -19,8 +19,6 @@ using ::testing::SizeIs;
 
 namespace {
 
-using kind = port_end::kind;
-
 /* enum hl_server_type */
 constexpr unsigned hls2        = 5;
 constexpr unsigned hls2_inside = 7;
@@ -39,11 +37,12 @@ port_map map_of(unsigned server_type)
     return found;
 }
 
-std::set<unsigned> ports_with(const port_map &map, unsigned card, kind what)
+/* Those that lead to no card. */
+std::set<unsigned> loose_ports(const port_map &map, unsigned card)
 {
     std::set<unsigned> found;
     for (unsigned port = 0; port < ports_of_card; ++port) {
-        if (map.cards.at(card)[port].leads_to == what) {
+        if (!map.cards.at(card)[port].is_card) {
             found.insert(port);
         }
     }
@@ -76,7 +75,7 @@ std::map<unsigned, size_t> each_of(unsigned card, unsigned group, size_t links)
     return result;
 }
 
-/* Cards 0 and 1, one link, and an external port each. */
+/* Cards 0 and 1, and one link; HCL has two numbers for no card. */
 std::string two_cards(
     const std::string &first_of_card_1 = R"({"REMOTE_CARD":0,"REMOTE_NIC":0})")
 {
@@ -111,12 +110,12 @@ TEST(port_maps, are_the_same_from_both_ends)
         for (unsigned card = 0; card < map.cards.size(); ++card) {
             for (unsigned port = 0; port < ports_of_card; ++port) {
                 const port_end &end = map.cards[card][port];
-                if (end.leads_to != kind::card) {
+                if (!end.is_card) {
                     continue;
                 }
                 EXPECT_NE(end.module_id, card);
                 const port_end &back = map.cards.at(end.module_id)[end.port];
-                EXPECT_EQ(back.leads_to, kind::card);
+                EXPECT_TRUE(back.is_card);
                 EXPECT_EQ(back.module_id, card) << map.name;
                 EXPECT_EQ(back.port, port) << map.name;
             }
@@ -145,27 +144,23 @@ TEST(port_maps, have_three_links_of_each_pair_of_eight_or_six_of_four)
 }
 
 /* HCL's tables, as facts of their own. */
-TEST(port_maps, have_the_external_ports_of_each_box)
+TEST(port_maps, know_which_ports_lead_to_no_card)
 {
     const std::set<unsigned> of_hls2  = {8, 22, 23};
-    const std::set<unsigned> of_hl288 = {6, 7, 8, 9};
-    const std::set<unsigned> of_hl338 = {8, 9, 10, 11};
+    const std::set<unsigned> of_hl288 = {6, 7, 8, 9, 22, 23};
+    const std::set<unsigned> of_hl338 = {0, 1, 8, 9, 10, 11};
     for (unsigned card = 0; card < 8; ++card) {
-        EXPECT_EQ(ports_with(map_of(hls2), card, kind::external), of_hls2);
-        EXPECT_EQ(ports_with(map_of(rack), card + 8, kind::external), of_hls2);
-        EXPECT_EQ(ports_with(map_of(hl288), card, kind::external), of_hl288);
-        EXPECT_EQ(ports_with(map_of(hl338), card, kind::external), of_hl338);
-        EXPECT_EQ(ports_with(map_of(hl288), card, kind::unconnected),
-                  (std::set<unsigned>{22, 23}));
-        EXPECT_EQ(ports_with(map_of(hl338), card, kind::unconnected),
-                  (std::set<unsigned>{0, 1}));
+        EXPECT_EQ(loose_ports(map_of(hls2), card), of_hls2);
+        EXPECT_EQ(loose_ports(map_of(rack), card + 8), of_hls2);
+        EXPECT_EQ(loose_ports(map_of(hl288), card), of_hl288);
+        EXPECT_EQ(loose_ports(map_of(hl338), card), of_hl338);
     }
     const port_map map   = map_of(hls3);
     using set            = std::set<unsigned>;
     const set expected[] = {{17, 20, 21}, {5, 8, 9}, {5, 8, 9}, {17, 20, 21},
                             {14, 15, 19}, {2, 3, 7}, {2, 3, 7}, {14, 15, 19}};
     for (unsigned card = 0; card < 8; ++card) {
-        EXPECT_EQ(ports_with(map, card, kind::external), expected[card]);
+        EXPECT_EQ(loose_ports(map, card), expected[card]);
     }
 }
 
@@ -211,8 +206,7 @@ TEST(port_maps, of_a_file_come_before_what_is_known)
     EXPECT_EQ(map.name, file);
     ASSERT_THAT(map.cards, SizeIs(2));
     ASSERT_THAT(map.between(0, 1), SizeIs(1));
-    EXPECT_EQ(ports_with(map, 1, kind::external), std::set<unsigned>{1});
-    EXPECT_THAT(ports_with(map, 1, kind::unconnected), SizeIs(22));
+    EXPECT_THAT(loose_ports(map, 1), SizeIs(23));
     EXPECT_EQ(find_port_map(hls2, "/none", map),
               "HCL_PORT_MAPPING_CONFIG=/none: the file cannot be opened: No "
               "such file or directory");

@@ -141,39 +141,21 @@ TEST_F(info, shows_links_and_where_they_lead)
     const scratch_directory sys;
     const environment with_sysfs = {{"HLTHUNK_EMU_SYSFS", sys.path("")},
                                     {"HLTHUNK_EMU_PORTS", "y"}};
-    EXPECT_TRUE(
-        exited_with(0, look({"--emulate=3"}, with_sysfs),
-                    {"links     3 for each pair, 0/3 external (HLS-2)\n"}));
+    EXPECT_TRUE(exited_with(0, look({"--emulate=3"}, with_sysfs),
+                            {"links     3 for each pair (HLS-2)\n"}));
     EXPECT_TRUE(exited_with(0, look({"--emulate=3"}),
-                            {"links     3? for each pair, 3? external "}))
+                            {"links     3? for each pair (HLS-2)\n"}))
         << "nothing shows their state";
 
     const parsed_json all(look({"--emulate=3", "--json"}, with_sysfs).output);
     EXPECT_EQ(R"({"port":10,"state":"LinkUp","leads_to":"card",)"
-              R"("module_id":2,"peer_port":16,"address":null})",
+              R"("module_id":2,"peer_port":16})",
               all.at({"cards", "0", "links", "10"}));
-    EXPECT_EQ(R"("external")",
-              all.at({"cards", "0", "links", "8", "leads_to"}));
-    EXPECT_EQ("null", all.at({"cards", "0", "links", "8", "address"}));
-}
-
-TEST_F(info, shows_addresses_of_external_ports_that_are_up)
-{
-    const scratch_directory sys;
-    const environment up = {{"HLTHUNK_EMU_SYSFS", sys.path("")},
-                            {"HLTHUNK_EMU_PORTS", "all"}};
-    EXPECT_TRUE(
-        exited_with(0, look({"--emulate=3"}, up),
-                    {"links     3 for each pair, 3 external (HLS-2)\n"}));
-    const parsed_json all(look({"--emulate=3", "--json"}, up).output);
-    EXPECT_THAT(all.at({"cards", "0", "links", "8", "address"}),
-                ::testing::StartsWith("\"127."));
-    EXPECT_EQ("null", all.at({"cards", "0", "links", "10", "address"}));
+    EXPECT_EQ(R"("nothing")", all.at({"cards", "0", "links", "8", "leads_to"}));
 }
 
 TEST(info_text, shows_links_that_are_down_in_a_matrix)
 {
-    using kind = shim::port_end::kind;
     launcher::report found;
     for (unsigned card = 0; card < 3; ++card) {
         launcher::card &made = found.cards.emplace_back();
@@ -185,18 +167,16 @@ TEST(info_text, shows_links_that_are_down_in_a_matrix)
                 const bool up = (i == 0) || (card + peer != 1);
                 made.links.push_back({.is_up = up,
                                       .state = up ? "LinkUp" : "Disabled",
-                                      .end   = {kind::card, peer, 0}});
+                                      .end   = {true, peer, 0}});
             }
         }
     }
-    found.cards[2].links.push_back(
-        {.state = "Polling", .end = {kind::external, 0, 0}});
-    EXPECT_THAT(launcher::to_text(found),
-                HasSubstr("links  0    1    2  external\n"
-                          "0      -    1/2  2  -\n"
-                          "1      1/2  -    2  -\n"
-                          "2      2    2    -  0/1\n"
-                          "box       a box\n"));
+    found.cards[2].links.push_back({.state = "Polling", .end = {}});
+    EXPECT_THAT(launcher::to_text(found), HasSubstr("links  0    1    2\n"
+                                                    "0      -    1/2  2\n"
+                                                    "1      1/2  -    2\n"
+                                                    "2      2    2    -\n"
+                                                    "box       a box\n"));
     found.cards[0].no_map = "how ports are connected is not known";
     EXPECT_THAT(launcher::to_text(found),
                 HasSubstr("links     how ports are connected is not known\n"));

@@ -413,12 +413,11 @@ TEST_F(made_up_machine, takes_ports_where_a_link_is_up)
         found.cards[i].module_id = i;
         found.cards[i].port_map  = "HLS-2";
     }
-    using gaudi::shim::port_end;
     const auto link_to = [](unsigned card, bool is_up) {
         gaudi::shim::port_link made;
         made.is_up = is_up;
         made.state = is_up ? "LinkUp" : "Polling";
-        made.end   = {port_end::kind::card, card, 0};
+        made.end   = {true, card, 0};
         return made;
     };
     found.cards[0].links = {link_to(1, true), link_to(1, false),

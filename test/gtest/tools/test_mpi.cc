@@ -541,26 +541,6 @@ TEST_P(mpi_library, a_killed_job_leaves_nothing)
 INSTANTIATE_TEST_SUITE_P(of_debian, mpi_library, Values("mpich", "openmpi"),
                          [](const auto &test) { return test.param; });
 
-/* Over external ports alone. Not as two programs of a job: mpiexec.openmpi
- * 5.0.7 crashes by itself with "-n 1 true : -n 1 true". */
-TEST_P(mpi_library, has_ranks_in_two_boxes)
-{
-    const arguments in_own_box{
-        "sh", "-c",
-        "HLTHUNK_EMU_NODE=$HLTHUNK_EMU_NODE-$OMPI_COMM_WORLD_RANK$PMI_RANK "
-        "exec \"$@\"",
-        "sh"};
-    const arguments program = under_launcher(
-        {built(GAUDI_BUILD_DIR "/bin", "mpi_device_buffers", GetParam())});
-    const process_result result =
-        run(mpiexec(GetParam(), "2", joined(in_own_box, program)),
-            job_options({{"HLTHUNK_EMU_PORTS", "all"},
-                         {"UCX_GAUDI_IPC_BOXES", "y"},
-                         {"UCX_TLS", "gaudi_copy,gaudi_ipc"}}));
-    EXPECT_TRUE(is_quiet_success(result));
-    EXPECT_TRUE(has_lines(2, "have what was sent", result));
-}
-
 TEST_P(mpi_failure, ends_the_job_and_leaves_nothing)
 {
     const auto &[mpi, end] = GetParam();

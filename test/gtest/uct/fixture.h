@@ -227,11 +227,7 @@ struct interface_address {
     std::vector<char> iface;
 };
 
-/** Variable that names the device of interfaces, where there is more than one.
- */
-inline constexpr char tested_device[] = "GAUDI_TEST_DEVICE";
-
-/** An open interface with an endpoint to itself, where it reaches itself. */
+/** An open interface with an endpoint to itself. */
 class transport : public endpoint {
 public:
     using settings = variables;

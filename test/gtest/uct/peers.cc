@@ -83,23 +83,6 @@ size_t device_bytes()
     return (wished != nullptr) ? std::stoul(wished) : ipc_peer_bytes;
 }
 
-void *device_window()
-{
-    const char *wished = std::getenv(peer_card);
-    return (wished != nullptr)
-               ? window_of_card(static_cast<unsigned>(std::atoi(wished)))
-               : nullptr;
-}
-
-child_options in_its_box(child_options options)
-{
-    const char *wished = std::getenv(peer_box);
-    if (wished != nullptr) {
-        options.environment.emplace_back("HLTHUNK_EMU_NODE", wished);
-    }
-    return options;
-}
-
 /* What the child has, */
 struct peer_memory {
     opened_domain copy_md;
@@ -108,7 +91,7 @@ struct peer_memory {
     char *const host = static_cast<char *>(
         mmap(nullptr, ipc_peer_bytes, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    device_buffer device{copy_md, device_bytes(), device_window()};
+    device_buffer device{copy_md, device_bytes()};
 };
 
 /* and by what others use it. */
@@ -371,7 +354,7 @@ GAUDI_CHILD(ipc_peer_main)
 }
 
 ipc_peer::ipc_peer(const child_options &options)
-    : child_("ipc_peer_main", in_its_box(options)),
+    : child_("ipc_peer_main", options),
       address(from_line(child_.read_line(), read_address)),
       host(from_line(child_.read_line(), read_memory)),
       device(from_line(child_.read_line(), read_memory))

@@ -27,11 +27,6 @@ inline constexpr char peer_habit[] = "GAUDI_PEER_HABIT";
  *  that is larger. */
 inline constexpr char peer_block[] = "GAUDI_PEER_BLOCK";
 
-/** Variable with the name of the box of peers, if it is another one, and with
- *  the card that has their device memory. */
-inline constexpr char peer_box[]  = "GAUDI_PEER_BOX";
-inline constexpr char peer_card[] = "GAUDI_PEER_CARD";
-
 /** A child with gaudi_ipc and memory that others may use. It does what it is
  *  told in lines, and makes progress in between. */
 class ipc_peer {

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 extern "C" {
 #include <ucs/time/time.h>
@@ -15,6 +16,13 @@ extern "C" {
 namespace gaudi::ipc {
 
 namespace {
+
+/* How often a sender asks the kernel for its peer. */
+constexpr double look_every_ms = 50;
+
+/* A flush waits for a receiver, seconds. Not for long, since a peer may compute
+ * meanwhile. */
+constexpr double delivery_patience = 0.2;
 
 /* Told once: endpoints to the same process share its descriptor. */
 void follow_peer(interface &iface, const remote_process &peer)
@@ -25,6 +33,120 @@ void follow_peer(interface &iface, const remote_process &peer)
                   peer.id().pid);
         iface.has_unfollowed = true;
     }
+}
+
+base::transfer_engine &transfers_of(const endpoint &ep)
+{
+    return *to_iface(ep.super.iface())->engine;
+}
+
+/* What a message may not overtake: a fence, a failure, and one that was
+ * refused and waits. UCP sends without looking at what it has waiting, and
+ * there can be room for a short message where there was none for a longer
+ * one. */
+ucs_status_t check_way(uct_ep_h ep)
+{
+    auto &self = *to_ep(ep);
+    if (ucs_unlikely(self.super.status() != UCS_OK)) {
+        return self.super.status();
+    }
+    if (ucs_unlikely(self.is_behind) && !self.pending.has_turn) {
+        if (!self.pending.empty()) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+        self.is_behind = false;
+    }
+    if (ucs_unlikely(!transfers_of(self).is_past_fence())) {
+        self.is_behind = true;
+        return UCS_ERR_NO_RESOURCE;
+    }
+    const ucs_status_t failure = transfers_of(self).fenced_failure(self.domain);
+    if (ucs_unlikely(failure != UCS_OK)) {
+        self.super.fail(failure);
+    }
+    return failure;
+}
+
+/* Take note of what came of a message: a lost peer is a failure of the
+ * endpoint. A request has one turn, not what its callbacks send. */
+ucs_status_t note_result(uct_ep_h ep, ucs_status_t status)
+{
+    auto &self = *to_ep(ep);
+    if (ucs_likely(status == UCS_OK)) {
+        self.pending.has_turn = false;
+        self.sent             = self.out->sent();
+    } else if (status == UCS_ERR_NO_RESOURCE) {
+        self.is_behind = true;
+    } else if (status == UCS_ERR_ENDPOINT_TIMEOUT) {
+        self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
+    }
+    return status;
+}
+
+/* UCX wants to hear of a failure from its handler first: until then
+ * messages are taken, and lost. */
+bool is_untold(uct_ep_h ep)
+{
+    return to_ep(ep)->super.is_failure_untold() &&
+           !to_iface(ep->iface)->is_inherited();
+}
+
+/* The result of a message that has no other. */
+ucs_status_t finish(uct_ep_h ep, ucs_status_t status, bool is_short, uint8_t id,
+                    size_t length)
+{
+    if (ucs_unlikely(status != UCS_OK)) {
+        return is_untold(ep) ? UCS_OK : status;
+    }
+    to_ep(ep)->super.note_sent(is_short, id, to_ep(ep)->out->last_sent(),
+                               length);
+    return UCS_OK;
+}
+
+/* UCP's keepalive, once it knows the other endpoint, is a buffered message:
+ * there may be room for it, whether its reader is alive or not. */
+bool is_peer_lost(endpoint &self)
+{
+    const ucs_time_t now = ucs_get_time();
+    if (ucs_likely(now < self.next_look)) {
+        return false;
+    }
+    self.next_look = now + ucs_time_from_msec(look_every_ms);
+    return !self.out->peer_alive();
+}
+
+/* Whether a flush has to wait for the receiver of what was sent before it:
+ * UCP closes an endpoint as soon as it is flushed, tells the peer so on
+ * another way, and the peer drops what it has not read by then. One that is
+ * called again, instead of waiting, is for what was sent since, too. */
+bool awaits_delivery(endpoint &self, bool has_waited)
+{
+    if (!has_waited && (self.sent != self.awaited)) {
+        self.patience = 0;
+    }
+    if (self.patience == 0) {
+        if ((self.sent == self.awaited) || (self.super.status() != UCS_OK)) {
+            return false;
+        }
+        self.awaited  = self.sent;
+        self.patience = ucs_get_time() + ucs_time_from_sec(delivery_patience);
+    }
+    if ((self.super.status() == UCS_OK) &&
+        !self.out->is_delivered(self.awaited) &&
+        (ucs_get_time() < self.patience)) {
+        return true;
+    }
+    self.patience = 0;
+    return false;
+}
+
+/* Whether some kind could be: what waits is known to itself alone.
+ * Transfers must not wait for the receiver of messages. */
+bool has_a_resource(endpoint &self)
+{
+    return (self.super.status() != UCS_OK) || self.out->has_room() ||
+           transfers_of(self).has_resources() ||
+           ((self.patience != 0) && (ucs_get_time() >= self.patience));
 }
 
 } // namespace
@@ -53,14 +175,13 @@ void find_lost_peers(interface *iface)
     }
 }
 
-template <>
 ucs_status_t endpoint::open(const uct_ep_params_t &params)
 {
     machine_address machine;
     mailbox_address to;
     memcpy(&machine, params.dev_addr, sizeof(machine));
     memcpy(&to, params.iface_addr, sizeof(to));
-    interface &iface = *transport::to_iface(super.iface());
+    interface &iface = *to_iface(super.iface());
     const base::worker_block block(iface.super);
     const std::string why = why_unreachable(machine);
     if (!why.empty()) {
@@ -78,6 +199,131 @@ ucs_status_t endpoint::open(const uct_ep_params_t &params)
     base::transfer_engine::open(domain);
     ucs_list_add_tail(&iface.endpoints, &all);
     return UCS_OK;
+}
+
+endpoint::~endpoint()
+{
+    if (out == nullptr) {
+        return;
+    }
+    interface &iface = *to_iface(super.iface());
+    transport::ep_pending_purge(super.handle(), nullptr, nullptr);
+    {
+        const base::worker_block block(iface.super);
+        ucs_list_del(&all);
+        out.reset();
+    }
+    iface.engine->close(domain);
+}
+
+bool transport::is_connected(uct_ep_h ep, const uct_iface_addr_t *address)
+{
+    mailbox_address to;
+    memcpy(&to, address, sizeof(to));
+    return to_ep(ep)->out->address() == to;
+}
+
+/* --- active messages ---------------------------------------------------*/
+
+ucs_status_t transport::ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
+                                    const void *payload,
+                                    unsigned length) noexcept
+{
+    UCT_CHECK_AM_ID(id);
+    UCT_CHECK_LENGTH(length + sizeof(header), 0,
+                     to_iface(ep->iface)->max_message, "am_short");
+    ucs_status_t status = check_way(ep);
+    if (status == UCS_OK) {
+        status =
+            note_result(ep, to_ep(ep)->out->send(id, header, payload, length));
+    }
+    return finish(ep, status, true, id, length + sizeof(header));
+}
+
+ucs_status_t transport::ep_am_short_iov(uct_ep_h ep, uint8_t id,
+                                        const uct_iov_t *iov,
+                                        size_t iovcnt) noexcept
+{
+    const size_t length = uct_iov_total_length(iov, iovcnt);
+    UCT_CHECK_AM_ID(id);
+    UCT_CHECK_LENGTH(length, 0, to_iface(ep->iface)->max_message,
+                     "am_short_iov");
+    ucs_status_t status = check_way(ep);
+    if (status == UCS_OK) {
+        status = note_result(ep, to_ep(ep)->out->send_iov(id, iov, iovcnt));
+    }
+    return finish(ep, status, true, id, length);
+}
+
+ssize_t transport::ep_am_bcopy(uct_ep_h ep, uint8_t id,
+                               uct_pack_callback_t pack, void *arg,
+                               unsigned) noexcept
+{
+    UCT_CHECK_AM_ID(id);
+    ucs_status_t status = check_way(ep);
+    ssize_t length      = -1; /* until it is packed */
+    if ((status == UCS_OK) && ucs_unlikely(is_peer_lost(*to_ep(ep)))) {
+        status = note_result(ep, UCS_ERR_ENDPOINT_TIMEOUT);
+    }
+    if (ucs_likely(status == UCS_OK) || is_untold(ep)) {
+        status =
+            note_result(ep, to_ep(ep)->out->send_packed(id, pack, arg, length));
+    }
+    if (ucs_unlikely(length < 0)) {
+        return status; /* lost it is only when the callback was called */
+    }
+    status = finish(ep, status, false, id, static_cast<size_t>(length));
+    return (status == UCS_OK) ? length : static_cast<ssize_t>(status);
+}
+
+/* --- what waits --------------------------------------------------------*/
+
+/* A failed endpoint lets all through, so that they get its status. */
+bool transport::has_resources(const endpoint &ep)
+{
+    return (ep.patience == 0) &&
+           ((ep.super.status() != UCS_OK) ||
+            (ep.out->has_room() && transfers_of(ep).has_resources()));
+}
+
+ucs_status_t transport::try_request(endpoint &ep, uct_pending_req_t *req)
+{
+    if (!has_a_resource(ep)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    return req->func(req);
+}
+
+ucs_status_t transport::check_peer(uct_ep_h ep)
+{
+    auto &self = *to_ep(ep);
+    if (!to_iface(ep->iface)->is_inherited() && !self.out->peer_alive()) {
+        self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
+    }
+    return UCS_OK;
+}
+
+ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned flags,
+                                 uct_completion_t *comp) noexcept
+{
+    auto &self = *to_ep(ep);
+    if (flags & UCT_FLUSH_FLAG_CANCEL) {
+        transfers_of(self).cancel(self.domain, UCS_ERR_CANCELED);
+    }
+    /* What waits comes before the flush, unless that has waited, too. */
+    if (self.pending.is_in_the_way()) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    /* One request has one turn, whatever comes of it: UCP from 1.14 on
+     * flushes again in the same callback, and what that completed would be
+     * tried once more. */
+    const bool has_waited = std::exchange(self.pending.has_turn, false);
+    if (!(flags & UCT_FLUSH_FLAG_CANCEL) &&
+        !to_iface(ep->iface)->is_inherited() &&
+        awaits_delivery(self, has_waited)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    return transfers_of(self).flush(&self.domain, comp);
 }
 
 } // namespace gaudi::ipc

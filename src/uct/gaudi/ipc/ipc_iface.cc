@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/ipc_iface.h"
 
-#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/registration.h"
@@ -11,6 +10,7 @@
 #include "uct/gaudi/ipc/serving/copy_server.h"
 #include "util/epoll.h"
 
+#include <algorithm>
 #include <cstring>
 
 extern "C" {
@@ -51,6 +51,63 @@ constexpr double message_bandwidth = 12000.0 * (1 << 20);
 constexpr unsigned polls_per_look = 16;
 constexpr double look_interval    = 0.01;
 constexpr double look_delay       = 0.1;
+
+/* UCP ends the process when a packed key, with those of all other transports,
+ * does not fit in a message, bytes. */
+constexpr size_t least_seg_size = 1024;
+
+/* Whether active messages can be as an interface is to have them; an error is
+ * logged. */
+ucs_status_t check_message_size(const uct_iface_params_t &params,
+                                const interface_config &config)
+{
+    const ucs_status_t status = base::check_alignment(params, config.seg_size);
+    if (status != UCS_OK) {
+        return status;
+    }
+    if ((config.seg_size < least_seg_size) ||
+        (config.seg_size > connection::max_payload)) {
+        ucs_error("gaudi_ipc: SEG_SIZE=%zu is not between %zu and %zu",
+                  config.seg_size, least_seg_size, connection::max_payload);
+        return UCS_ERR_INVALID_PARAM;
+    }
+    return UCS_OK;
+}
+
+/* Behind what has made room. */
+unsigned progress_waiting(interface &self)
+{
+    unsigned count = 0;
+    if (!self.pending.empty()) {
+        count += transport::dispatch(self.pending);
+    }
+    if (ucs_unlikely(self.super.has_failures())) {
+        count += self.super.report_failures();
+    }
+    return count;
+}
+
+unsigned progress_transfers(interface &self)
+{
+    unsigned count = self.engine->progress();
+    while (base::flush_domain *of = self.engine->take_failed()) {
+        const base::worker_block block(self.super);
+        ucs_container_of(of, endpoint, domain)->super.fail(of->failure);
+    }
+    return count;
+}
+
+/* What arming comes to when progress is to go on. With an interface that the
+ * worker does not progress UCP sleeps even so, and looks at it again upon an
+ * event (ucp_worker_iface_check_events_do of ucp_worker.c). */
+ucs_status_t keep_awake(interface &self)
+{
+    if (self.super.is_progressed()) {
+        return UCS_ERR_BUSY;
+    }
+    self.engine->wake();
+    return UCS_OK;
+}
 
 /* Now and then: what costs system calls. What a peer sent before its end comes
  * first. */
@@ -163,26 +220,41 @@ bool transport::moves_host(uct_iface_h iface)
         .moves_host();
 }
 
-/* One device for the machine, in a process without a card, too, and one for
- * other boxes, if it is wished for. */
+/* One device for the machine, in a process without a card, too. */
 std::vector<base::transport_device> transport::devices()
 {
-    std::vector<base::transport_device> all = {
-        {"gaudi", UCT_DEVICE_TYPE_SHM, UCS_SYS_DEVICE_ID_UNKNOWN}};
-    if (leaves_box) {
-        way_out found;
-        const std::string why =
-            find_way_out(base::card_table::instance().cards(), found);
-        if (why.empty()) {
-            all.push_back({box_transport::device, UCT_DEVICE_TYPE_NET,
-                           found.card->sys_device()});
-        } else {
-            ucs_warn("gaudi_ipc: UCX_GAUDI_IPC_BOXES=y, but there is no way "
-                     "out of the box: %s",
-                     why.c_str());
-        }
+    return {{"gaudi", UCT_DEVICE_TYPE_SHM, UCS_SYS_DEVICE_ID_UNKNOWN}};
+}
+
+ucs_status_t
+transport::iface_get_device_address(uct_iface_h,
+                                    uct_device_addr_t *address) noexcept
+{
+    return base::guarded([&] {
+        const machine_address own = own_machine();
+        memcpy(address, &own, sizeof(own));
+        return UCS_OK;
+    });
+}
+
+ucs_status_t transport::iface_get_address(uct_iface_h iface,
+                                          uct_iface_addr_t *address) noexcept
+{
+    const mailbox_address own = to_iface(iface)->inbox->address();
+    memcpy(address, &own, sizeof(own));
+    return UCS_OK;
+}
+
+ucs_status_t transport::iface_flush(uct_iface_h iface, unsigned,
+                                    uct_completion_t *comp) noexcept
+{
+    interface &self = *to_iface(iface);
+    if (!self.pending.empty()) {
+        /* UCP takes the second for a failure, and asks without a
+         * completion. */
+        return (comp == nullptr) ? UCS_INPROGRESS : UCS_ERR_NO_RESOURCE;
     }
-    return all;
+    return self.engine->flush(nullptr, comp);
 }
 
 bool transport::is_reachable(uct_iface_h,
@@ -196,10 +268,6 @@ bool transport::is_reachable(uct_iface_h,
     mailbox_address to;
     memcpy(&machine, device_address, sizeof(machine));
     memcpy(&to, address, sizeof(to));
-    if ((machine.version == box_transport::version) ||
-        (leaves_box && is_in_another_box(machine))) {
-        return false; /* the other device's, which has another way there */
-    }
     /* From progress, too: nothing in it waits. */
     const ucs_status_t status =
         base::guarded([&] { return probe(machine, to.process); });
@@ -276,7 +344,7 @@ ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
         find_lost_peers(iface); /* whose messages have been delivered */
         status = iface->super.has_failures() ? UCS_ERR_BUSY : UCS_OK;
     }
-    return (status == UCS_ERR_BUSY) ? iface->keep_awake() : status;
+    return (status == UCS_ERR_BUSY) ? keep_awake(*iface) : status;
 }
 
 interface::~interface()
@@ -291,12 +359,16 @@ ucs_status_t interface::open(const uct_iface_params_t &params,
                              const interface_config &config)
 {
     base::card_table::instance().note_application_cards();
-    ucs_status_t status = set_up(params, config);
+    ucs_status_t status = check_message_size(params, config);
     if (status != UCS_OK) {
         return status;
     }
-    home      = cards.first();
-    bandwidth = share_of_link *
+    max_message = config.seg_size;
+    max_bcopy   = config.transfers.engine.chunk_bytes;
+    max_poll    = std::max(config.max_poll, 1u);
+    cards       = base::card_table::instance().cards();
+    home        = cards.first();
+    bandwidth   = share_of_link *
                 config.transfers.bandwidth_or(base::link_bandwidth(home));
     ended_fd.reset(epoll_create1(EPOLL_CLOEXEC));
     if (!ended_fd) {

@@ -10,25 +10,59 @@
  */
 #pragma once
 
-#include "uct/gaudi/ipc/ipc_boxes.h"
-#include "uct/gaudi/ipc/ipc_operations.h"
+#include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/transfer/engine.h"
+#include "uct/gaudi/base/transfer/rma.h"
+#include "uct/gaudi/base/transfer/transfer_config.h"
+#include "uct/gaudi/base/ucx/pending.h"
+#include "uct/gaudi/base/ucx/transport.h"
 #include "uct/gaudi/ipc/messages/connection.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
+#include "util/process.h"
+#include "util/unique_fd.h"
 
 #include <atomic>
 #include <cstddef>
 #include <memory>
 
+extern "C" {
+#include <ucs/time/time.h>
+}
+
 namespace gaudi::ipc {
 
-struct interface : interface_base {
+/** What users set of interfaces. */
+struct interface_config {
+    uct_iface_config_t super;
+    base::transfer_config transfers;
+    size_t fifo_size;
+    size_t seg_size;
+    unsigned max_poll;
+};
+
+struct interface {
+    interface() { ucs_list_head_init(&endpoints); }
     ~interface();
     ucs_status_t open(const uct_iface_params_t &params,
                       const interface_config &config);
 
-    [[nodiscard]] mailbox_address address() const { return inbox->address(); }
+    [[nodiscard]] bool is_inherited() const { return made_in.is_parent(); }
 
+    base::ucx_interface super;
+    util::owning_process made_in;
+    base::held_cards cards; /* goes after the engine, which uses them */
+    std::unique_ptr<base::transfer_engine> engine;
+    size_t max_message = 0;       /* bytes of a bcopy active message */
+    size_t max_bcopy   = 0;       /* bytes of a bcopy put or get */
+    unsigned max_poll  = 0;       /* messages of one progress call */
+    base::card *home   = nullptr; /* moves what no other card has to */
+    double bandwidth   = 0;       /* of its links, bytes/second */
+    unsigned polls     = 0;       /* calls of progress */
+    util::unique_fd event_fd;     /* epoll of all that wakes */
+    base::pending_requests pending;
+    ucs_list_link_t endpoints; /* all there are; UCP may create some on another
+                                  thread, with the worker blocked */
     std::unique_ptr<mailbox> inbox;
     ucs_time_t next_look = 0; /* when to see whether peers are alive */
     util::unique_fd ended_fd; /* epoll: readable when a peer has ended */
@@ -37,9 +71,33 @@ struct interface : interface_base {
     connection_table connections;            /* of the endpoints */
 };
 
-using endpoint = endpoint_of<struct transport, connection>;
-template <>
-ucs_status_t endpoint::open(const uct_ep_params_t &params);
+struct endpoint {
+    ~endpoint();
+    ucs_status_t open(const uct_ep_params_t &params);
+
+    base::ucx_endpoint super;
+    base::flush_domain domain{};
+    std::shared_ptr<connection> out; /* nullptr: not open */
+    unsigned logged      = 0;        /* kinds of transfer that the log knows */
+    ucs_time_t next_look = 0;        /* when to see whether the peer is alive */
+    bool is_behind = false;  /* a message was refused: others wait, too, while
+                                there are pending requests */
+    uint64_t sent       = 0; /* up to the last message of this endpoint */
+    uint64_t awaited    = 0; /* messages that flushes wait, or waited for */
+    ucs_time_t patience = 0; /* until when one waits; 0 when none does */
+    base::pending_group pending;
+    ucs_list_link_t all; /* in the list of its interface */
+};
+
+inline interface *to_iface(uct_iface_h iface)
+{
+    return reinterpret_cast<interface *>(iface);
+}
+
+inline endpoint *to_ep(uct_ep_h ep)
+{
+    return reinterpret_cast<endpoint *>(ep);
+}
 
 /** Let the endpoints fail whose peers were killed, or have ended without
  *  closing their interfaces; with requests that wait, those whose peers have
@@ -47,18 +105,15 @@ ucs_status_t endpoint::open(const uct_ep_params_t &params);
 void find_lost_peers(interface *iface);
 
 /** UCT's operations, see base/ucx/transport.h for the others. */
-struct transport : endpoint_operations<transport, interface, endpoint> {
+struct transport : base::transport_base,
+                   base::rma<transport>,
+                   base::pending_functions<transport> {
     static constexpr char name[]   = "gaudi_ipc";
     static constexpr char title[]  = "gaudi_ipc transport";
     static constexpr char prefix[] = "GAUDI_IPC_";
     using config                   = interface_config;
-    using second                   = box_transport;
-
-    static constexpr uint16_t version = wire_version;
-    /* Not for long, since a peer may compute meanwhile. */
-    static constexpr double delivery_patience = 0.2;
-    static constexpr bool shares_out          = false;
-    static constexpr bool posts_messages      = false;
+    using interface                = ipc::interface;
+    using endpoint                 = ipc::endpoint;
     static ucs_config_field_t config_table[];
 
     /* ipc_iface.cc */
@@ -72,9 +127,23 @@ struct transport : endpoint_operations<transport, interface, endpoint> {
                              const uct_iface_addr_t *address);
     static constexpr char unreachable[] =
         "of another box, user or namespace, or the kernel forbids it";
+    static base::callback<uct_iface_get_device_address_func_t>
+        iface_get_device_address;
+    static base::callback<uct_iface_get_address_func_t> iface_get_address;
+    static base::callback<uct_iface_flush_func_t> iface_flush;
     static base::callback<uct_iface_progress_func_t> iface_progress;
     static base::callback<uct_iface_event_fd_get_func_t> iface_event_fd_get;
     static base::callback<uct_iface_event_arm_func_t> iface_event_arm;
+
+    /* ipc_ep.cc */
+    static bool is_connected(uct_ep_h ep, const uct_iface_addr_t *address);
+    static ucs_status_t check_peer(uct_ep_h ep);
+    static base::callback<uct_ep_am_short_func_t> ep_am_short;
+    static base::callback<uct_ep_am_short_iov_func_t> ep_am_short_iov;
+    static base::callback<uct_ep_am_bcopy_func_t> ep_am_bcopy;
+    static base::callback<uct_ep_flush_func_t> ep_flush;
+    static bool has_resources(const endpoint &ep);
+    static ucs_status_t try_request(endpoint &ep, uct_pending_req_t *req);
 
     /* ipc_rma.cc */
     static ucs_status_t find_remote(uct_ep_h ep, uct_rkey_t rkey,

@@ -27,8 +27,7 @@ ucs_config_field_t memory_domain::config_table[] = {
     {"TIMEOUT", "10s",
      "How long another process may take to answer when it is asked for files:\n"
      "a connection, or the first use of its memory; or for its ports, where\n"
-     "there is no other way; and how long one of another box may be connected\n"
-     "without showing the secret. At most an hour.",
+     "there is no other way. At most an hour.",
      offsetof(config, timeout), UCS_CONFIG_TYPE_TIME},
 
     {"INVALIDATE_TIMEOUT", "10s",
@@ -53,11 +52,6 @@ ucs_config_field_t memory_domain::config_table[] = {
      " auto  - n if UCX_TLS of the environment or a file allows a transport\n"
      "         of UCX that reaches other processes on the machine, beside tcp",
      offsetof(config, host), UCS_CONFIG_TYPE_TERNARY_AUTO},
-
-    {"BOXES", "n",
-     "Whether messages, puts and gets may go to processes in other boxes over\n"
-     "the external ports of cards: device \"boxes\".",
-     offsetof(config, boxes), UCS_CONFIG_TYPE_BOOL},
 
     {nullptr, nullptr, nullptr, 0, {}}};
 
@@ -90,7 +84,6 @@ ucs_status_t memory_domain::open(const config &config,
     }
     exported_memory::let_go_of_freed_memory();
     set_timeouts(config);
-    leaves_box = (config.boxes != 0);
     remote_buffers::instance().open(config.cache);
     copy_server::instance().open();
     domain->moves_host_ = base::is_to_move_host(config.host);

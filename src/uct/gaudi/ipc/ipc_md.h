@@ -33,7 +33,6 @@ public:
         double invalidate_timeout;
         double port_drain;
         int host; /* ucs_ternary_auto_value_t */
-        int boxes;
     };
     static ucs_config_field_t config_table[];
 

@@ -52,7 +52,7 @@ void transport::log_way(uct_ep_h ep, bool is_put, const side &local,
 /* @param remote  With its address. */
 static ucs_status_t find_side(uct_ep_h ep, uct_rkey_t rkey, side &remote)
 {
-    endpoint &self = *transport::to_ep(ep);
+    endpoint &self = *to_ep(ep);
     if (ucs_unlikely(self.out->is_closed())) {
         self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
     }

@@ -3,11 +3,6 @@
 
 #include "util/made_once.h"
 
-#include <algorithm>
-#include <cstring>
-
-#include <sys/mman.h>
-
 namespace gaudi::base {
 
 shim::port_device *card_ports::get(const shim::driver &driver,
@@ -21,39 +16,6 @@ shim::port_device *card_ports::get(const shim::driver &driver,
     }
     why_p = why_;
     return device_.get();
-}
-
-std::unique_ptr<port_memory> card_ports::take(const shim::card &of,
-                                              size_t bytes)
-{
-    const std::lock_guard<std::mutex> guard(lock_);
-    const auto known = std::ranges::find_if(kept_, [&](const auto &each) {
-        return (each.memory->mapped.length() == bytes) &&
-               (each.free_from <= clock::now());
-    });
-    if (known != kept_.end()) {
-        auto found = std::move(known->memory);
-        kept_.erase(known);
-        std::memset(found->mapped.start(), 0, bytes);
-        return found;
-    }
-    void *const start = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED) {
-        return nullptr;
-    }
-    auto made    = std::make_unique<port_memory>();
-    made->mapped = util::file_mapping(static_cast<char *>(start), bytes);
-    madvise(start, bytes, MADV_DONTFORK);
-    return (of.register_staging(start, bytes, made->on_card) == 0)
-               ? std::move(made)
-               : nullptr;
-}
-
-void card_ports::give_back(std::unique_ptr<port_memory> memory)
-{
-    const std::lock_guard<std::mutex> guard(lock_);
-    kept_.push_back({std::move(memory), clock::now() + drain_time()});
 }
 
 std::string card_ports::open(const shim::driver &driver, const shim::card &of,

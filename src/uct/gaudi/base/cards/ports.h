@@ -6,9 +6,7 @@
 #pragma once
 
 #include "hlthunk_shim/cards/driver.h"
-#include "hlthunk_shim/memory.h"
 #include "hlthunk_shim/ports/port_device.h"
-#include "util/file_mapping.h"
 
 #include <algorithm>
 #include <atomic>
@@ -16,15 +14,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 namespace gaudi::base {
-
-/** Host memory that peers write to over ports. */
-struct port_memory {
-    util::file_mapping mapped;
-    shim::registration on_card;
-};
 
 class card_ports {
 public:
@@ -52,27 +43,9 @@ public:
     /** Whether this is the first time that this is asked. */
     [[nodiscard]] bool is_first_refusal() { return !refused_.exchange(true); }
 
-    /** Host memory that is mapped for the card, all zeros. A peer that writes
-     * to what is not mapped resets the card, so none is unmapped before the
-     * ports are closed.
-     *  @return nullptr: there is none. */
-    [[nodiscard]] std::unique_ptr<port_memory> take(const shim::card &of,
-                                                    size_t bytes);
-
-    /** Give it back. The queue pairs by which peers reach it are destroyed: it
-     *  is not used again before the driver has drained them. */
-    void give_back(std::unique_ptr<port_memory> memory);
-
 private:
-    using clock = std::chrono::steady_clock;
-
     static constexpr double longest_drain = 3600;
     inline static std::atomic<unsigned> drain_ms_{6000};
-
-    struct kept_memory {
-        std::unique_ptr<port_memory> memory;
-        clock::time_point free_from;
-    };
 
     std::string open(const shim::driver &driver, const shim::card &of,
                      unsigned number);
@@ -81,7 +54,6 @@ private:
     bool tried_ = false;
     std::atomic<bool> refused_{false};
     std::string why_;
-    std::vector<kept_memory> kept_; /* goes after the ports */
     std::unique_ptr<shim::port_device> device_;
 };
 

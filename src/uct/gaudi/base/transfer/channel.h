@@ -299,8 +299,7 @@ public:
         return chunk_ptr(std::exchange(free_chunk_, free_chunk_->next_free));
     }
     [[nodiscard]] size_t free_chunks() const { return free_chunks_; }
-    /** More than a chunk for letters. */
-    [[nodiscard]] bool has_staging() const { return chunks_.size() > 1; }
+    [[nodiscard]] bool has_staging() const { return !chunks_.empty(); }
     [[nodiscard]] size_t chunk_bytes() const { return chunk_bytes_; }
 
     /** Let a card reach the staging memory, too. @return 0 or -errno. */

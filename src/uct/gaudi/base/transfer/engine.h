@@ -190,13 +190,6 @@ public:
         return (found != nullptr) ? found->device().flush() : -ENODEV;
     }
 
-    /** Have ports of a card of this process to one of another one.
-     *  @param there    Memory of it.
-     *  @param ports_p  Until @ref end_ports.
-     *  @return 0; -EINPROGRESS: ask again; or -errno, said at debug level. */
-    [[nodiscard]] int get_ports(card &from, remote_memory &there,
-                                channel *&ports_p);
-
     /** Connect ports of a card of this process with those of another one, which
      *  asks.
      *  @param letter   What it sent; then what goes back.

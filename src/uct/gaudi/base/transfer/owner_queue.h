@@ -23,8 +23,7 @@ namespace gaudi::base {
 
 class owner_queue : public shim::dma_queue {
 public:
-    /** Memory of both, as long as the chunks that were wished; or one chunk for
-     *  letters, where ports are the only way. */
+    /** Memory of both, as long as the chunks that were wished. */
     [[nodiscard]] virtual std::span<char> memory() const = 0;
 
     /** Whether the other process has ended, or does this no more: copies that

@@ -18,17 +18,7 @@ unsigned port_queue::look(shim::dma_completion *completions, unsigned max)
                peer_->is_over()) {
         over_->close();
     }
-    unsigned count = 0;
-    for (unsigned i = 0; i < found; ++i) {
-        const auto cookie = reinterpret_cast<uintptr_t>(completions[i].cookie);
-        if ((cookie & of_sharer) == 0) {
-            completions[count++] = completions[i];
-        } else if (sharer_ != nullptr) {
-            sharer_->note_end(static_cast<unsigned>(cookie >> 1),
-                              completions[i].status);
-        }
-    }
-    return count;
+    return found;
 }
 
 unsigned port_queue::poll(shim::dma_completion *completions, unsigned max)

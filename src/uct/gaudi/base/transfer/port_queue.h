@@ -2,8 +2,7 @@
 /**
  * Writes over a card's ports, as a queue like others.
  *
- * Their end is told by polling alone, and comes in any order. Somebody else may
- * write by the same connection.
+ * Their end is told by polling alone, and comes in any order.
  */
 #pragma once
 
@@ -16,17 +15,6 @@
 #include <vector>
 
 namespace gaudi::base {
-
-/** Who writes by the connection of a port_queue, too. */
-class port_sharer {
-public:
-    /** A write has ended, which @ref port_queue::post has numbered. By who
-     *  polls the queue. @param status  As dma_completion has it. */
-    virtual void note_end(unsigned number, int status) = 0;
-
-protected:
-    ~port_sharer() = default;
-};
 
 class port_queue final : public shim::dma_queue {
 public:
@@ -53,18 +41,6 @@ public:
     /** Nothing is written any more: what is under way fails. */
     void close() { over_->close(); }
 
-    /** Tell somebody the ends of his writes from now on; nullptr: nobody. */
-    void share_with(port_sharer *sharer) { sharer_ = sharer; }
-    [[nodiscard]] bool is_shared() const { return sharer_ != nullptr; }
-    /** A write of his. @return As connection::post. */
-    [[nodiscard]] int post(uint64_t dst, uint64_t src, uint64_t length,
-                           unsigned number)
-    {
-        return over_->post(
-            dst, src, length,
-            reinterpret_cast<void *>((uintptr_t{number} << 1) | of_sharer));
-    }
-
     int submit(uint64_t dst, uint64_t src, uint64_t length, void *cookie,
                uint64_t &, bool) override
     {
@@ -88,12 +64,8 @@ private:
     /* Polls that find nothing between two looks at the peer. */
     static constexpr unsigned polls_before_look = 1024;
 
-    /* In cookies that are not of the engine, whose records are aligned. */
-    static constexpr uintptr_t of_sharer = 1;
-
     const std::unique_ptr<shim::connection> over_;
     owner_queue *const peer_;
-    port_sharer *sharer_ = nullptr;
     unsigned idle_polls_ = 0;
     std::vector<shim::dma_completion> ended_; /* by wait_all */
 };

@@ -139,8 +139,8 @@ int channel_set::get_ports(card &from, remote_memory &there, bool waits,
 }
 
 /* Those that do not work any more are replaced at once, and so, now and then,
- * are those that have fewer ports than they could, unless others write by them,
- * too. What has just replaced others is given up for a while. */
+ * are those that have fewer ports than they could. What has just replaced
+ * others is given up for a while. */
 int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
                            channel &peer, bool waits)
 {
@@ -157,8 +157,7 @@ int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
         if (now < (works ? way.grows : way.retries)) {
             return works ? 0 : way.error;
         }
-        if (works &&
-            (way.by->ports().is_shared() || !way.by->could_have_more())) {
+        if (works && !way.by->could_have_more()) {
             way.offered.reset();
             way.grows = now + ucs_time_from_sec(retry_s);
             return 0;
@@ -332,10 +331,7 @@ int channel_set::accept_ports(card &from, shim::port_offer &letter,
                               channel *&channel_p)
 {
     std::unique_ptr<shim::connection> made;
-    const bool is_outside = (letter.peer == shim::port_offer::outside);
-    int error =
-        open_end(from, is_outside ? shim::port_offer::outside : letter.own,
-                 *counts_, made);
+    int error = open_end(from, letter.own, *counts_, made);
     if (error == 0) {
         error = judge_end(from, made->accept(letter));
     }
@@ -344,16 +340,6 @@ int channel_set::accept_ports(card &from, shim::port_offer &letter,
         channel_p = &add(channel::create(from, std::move(made), nullptr, 0,
                                          options_, *counts_));
         channel_p->serve_others();
-    }
-    return error;
-}
-
-int transfer_engine::get_ports(card &from, remote_memory &there,
-                               channel *&ports_p)
-{
-    const int error = channels_.get_ports(from, there, false, ports_p);
-    if (error == 0) {
-        ++ports_p->users;
     }
     return error;
 }

@@ -46,16 +46,6 @@ void set_attributes(uct_iface_h iface, const transport_properties &own,
     if (own.checks_peers) {
         attr.cap.flags |= UCT_IFACE_FLAG_EP_CHECK;
     }
-    attr.cap.put.max_short = own.max_put_short;
-    if (!own.has_get_short) {
-        attr.cap.flags &= ~UCT_IFACE_FLAG_GET_SHORT;
-        attr.cap.get.max_short = 0;
-    }
-#ifdef UCT_IFACE_FLAG_INTER_NODE
-    if (own.leaves_machine) {
-        attr.cap.flags |= UCT_IFACE_FLAG_INTER_NODE;
-    }
-#endif
 
     attr.latency             = ucs_linear_func_make(own.latency, 0);
     attr.bandwidth.dedicated = 0;

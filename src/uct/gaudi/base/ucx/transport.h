@@ -31,11 +31,6 @@
  *
  * Active messages may be left out, too.
  *
- * A transport may have devices whose interfaces are another one's, which has
- * the same configuration and is in no table of UCX itself:
- *
- *   using second = ...;      with static bool is_of(const char *device);
- *
  * Interfaces and endpoints are structs that begin with a ucx_interface or
  * ucx_endpoint, `super`:
  *
@@ -95,13 +90,6 @@ struct transport_functions {
     {
         using interface = typename Transport::interface;
         static_assert(begins_as_in_ucx<interface>);
-        if constexpr (requires { typename Transport::second; }) {
-            if (Transport::second::is_of(params->mode.device.dev_name)) {
-                return transport_functions<
-                    typename Transport::second>::iface_open(md, worker, params,
-                                                            config, iface_p);
-            }
-        }
         *iface_p = nullptr;
         return guarded([&] {
             auto made = std::make_unique<interface>();

@@ -25,9 +25,6 @@ struct transport_properties {
     size_t max_bcopy            = 0; /**< of put and get */
     size_t max_message          = 0; /**< 0: no active messages */
     bool checks_peers           = false;
-    size_t max_put_short        = UINT_MAX;
-    bool has_get_short          = true;
-    bool leaves_machine         = false; /**< reaches other machines */
     double latency              = 0;
     double overhead             = 0;
     double bandwidth            = 0; /**< shared by all endpoints */

@@ -11,20 +11,20 @@
 
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/messages/mailbox.h"
-#include "uct/gaudi/ipc/messages/message_writer.h"
 #include "uct/gaudi/ipc/messages/ring.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
 #include "util/file_mapping.h"
 #include "util/process.h"
 #include "util/unique_fd.h"
 
+#include <cstring>
 #include <map>
 #include <memory>
 #include <utility>
 
 namespace gaudi::ipc {
 
-class connection final : public message_writer<connection> {
+class connection {
 public:
     /** Longest message in bytes, header of @ref send included. */
     static constexpr size_t max_payload = ring_max_payload;
@@ -41,6 +41,56 @@ public:
 
     /** What was sent is delivered, if the receiver lives. */
     ~connection();
+
+    /* Send a message of at most max_payload bytes. UCS_ERR_NO_RESOURCE: there
+     * is no room now. UCS_ERR_ENDPOINT_TIMEOUT: the receiver takes no more, or
+     * has ended, which is noticed while there is no room. */
+
+    [[nodiscard]] ucs_status_t send(uint8_t id, uint64_t header,
+                                    const void *payload, size_t length)
+    {
+        void *room;
+        const ucs_status_t status = reserve(sizeof(header) + length, room);
+        if (status != UCS_OK) [[unlikely]] {
+            return status;
+        }
+        std::memcpy(room, &header, sizeof(header));
+        if (length > 0) { /* else there may be no payload to point at */
+            std::memcpy(static_cast<char *>(room) + sizeof(header), payload,
+                        length);
+        }
+        return publish(id, sizeof(header) + length);
+    }
+
+    [[nodiscard]] ucs_status_t send_iov(uint8_t id, const uct_iov_t *iov,
+                                        size_t count)
+    {
+        void *room;
+        const size_t length       = uct_iov_total_length(iov, count);
+        const ucs_status_t status = reserve(length, room);
+        if (status != UCS_OK) [[unlikely]] {
+            return status;
+        }
+        ucs_iov_iter_t start;
+        ucs_iov_iter_init(&start);
+        uct_iov_to_buffer(iov, count, &start, room, length);
+        return publish(id, length);
+    }
+
+    /** The callback writes into the room.
+     *  @param length_p  Of the message, which was perhaps sent in vain; set
+     *                   once it has been packed. */
+    [[nodiscard]] ucs_status_t send_packed(uint8_t id, uct_pack_callback_t pack,
+                                           void *arg, ssize_t &length_p)
+    {
+        void *room;
+        const ucs_status_t status = reserve(max_payload, room);
+        if (status != UCS_OK) [[unlikely]] {
+            return status;
+        }
+        length_p = static_cast<ssize_t>(pack(room, arg));
+        return publish(id, static_cast<size_t>(length_p));
+    }
 
     /** The message that was sent last, for the log: the receiver may have
      *  changed it. */
@@ -75,8 +125,6 @@ public:
     [[nodiscard]] const mailbox_address &address() const { return address_; }
 
 private:
-    friend class message_writer<connection>;
-
     /* Tries on a full ring from one look at the receiver to the next. */
     static constexpr unsigned tries_per_look = 256;
 

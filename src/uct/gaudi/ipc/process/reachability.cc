@@ -105,12 +105,6 @@ void tell(const machine_address &machine, const process_id &process,
 
 } // namespace
 
-bool is_in_another_box(const machine_address &peer)
-{
-    const machine_address own = own_machine();
-    return (peer.system != own.system) || (peer.box != own.box);
-}
-
 std::string why_unreachable(const machine_address &peer)
 {
     const machine_address own = own_machine();

@@ -10,7 +10,6 @@
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/process/process_id.h"
 
-#include <atomic>
 #include <string>
 
 namespace gaudi::ipc {
@@ -18,12 +17,6 @@ namespace gaudi::ipc {
 /** @return Why this process cannot reach one at this address, for people;
  *  empty when it can, as far as addresses tell. */
 std::string why_unreachable(const machine_address &peer);
-
-/** Whether this process may reach others by external ports of its cards. */
-inline std::atomic<bool> leaves_box{false};
-
-/** Whether a process is in another box, or on another machine. */
-[[nodiscard]] bool is_in_another_box(const machine_address &peer);
 
 /**
  * Whether we could connect: the kernel may forbid what addresses promise. The

@@ -247,26 +247,8 @@ void own_page::await_own_uses(uint64_t stamp)
                 return;
             }
         }
-        {
-            std::lock_guard<std::mutex> guard(copiers_lock_);
-            for (copier *each : copiers_) {
-                each->go_on();
-            }
-        }
         util::nap();
     }
-}
-
-void own_page::add(copier &one)
-{
-    std::lock_guard<std::mutex> guard(copiers_lock_);
-    copiers_.push_back(&one);
-}
-
-void own_page::remove(copier &one)
-{
-    std::lock_guard<std::mutex> guard(copiers_lock_);
-    std::erase(copiers_, &one);
 }
 
 /* Under the lock. */

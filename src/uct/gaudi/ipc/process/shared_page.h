@@ -204,18 +204,6 @@ public:
      *  was asked for before. */
     void await_own_uses(uint64_t stamp);
 
-    /** Makes such copies, if somebody calls it: who waits for them does. */
-    class copier {
-    public:
-        /** Any thread, several at a time. */
-        virtual void go_on() = 0;
-
-    protected:
-        ~copier() = default;
-    };
-    void add(copier &one);
-    void remove(copier &one);
-
     /** A hazard of this process, with no uses; nullptr when none is left. */
     [[nodiscard]] hazard_entry *take_hazard(uint64_t owner, uint64_t stamp);
     void give_hazard(hazard_entry *hazard);
@@ -272,8 +260,6 @@ private:
     std::vector<uint32_t> free_hazards_;
     uint32_t hazards_used_ = 0;
     std::unordered_map<uint64_t, unsigned> own_uses_; /* by stamp */
-    std::mutex copiers_lock_; /* held while they go on */
-    std::vector<copier *> copiers_;
     std::unordered_map<uint64_t, std::shared_ptr<foreign_page>>
         importers_; /* by nonce */
 };

@@ -137,9 +137,6 @@ int served_client::connect_ports(const request_body &asked,
     }
     shim::port_offer letter;
     std::memcpy(&letter, data_ + asked.offset, sizeof(letter));
-    if (letter.peer == shim::port_offer::outside) {
-        return -EINVAL; /* is for boxes to ask, and to be allowed */
-    }
     const int error = ports_.connect(engine, asked.link,
                                      base::pci_address(asked.address), letter);
     if (error == 0) {

@@ -84,7 +84,7 @@ void seal_key(wire_key &key)
     key.checksum = checksum_of(key);
 }
 
-ucs_status_t read_key(const void *buffer, wire_key &key_p, bool *is_outside_p)
+ucs_status_t read_key(const void *buffer, wire_key &key_p)
 {
     wire_key key;
     std::memcpy(&key, buffer, sizeof(key));
@@ -95,11 +95,7 @@ ucs_status_t read_key(const void *buffer, wire_key &key_p, bool *is_outside_p)
                   "changed on its way");
         return UCS_ERR_INVALID_PARAM;
     }
-    const bool is_outside = (is_outside_p != nullptr) && leaves_box &&
-                            (key.machine.version == wire_version) &&
-                            is_in_another_box(key.machine);
-    const std::string why =
-        is_outside ? std::string() : why_unreachable(key.machine);
+    const std::string why = why_unreachable(key.machine);
     if (!why.empty()) {
         ucs_debug("gaudi_ipc: a remote key cannot be used: %s", why.c_str());
         return UCS_ERR_UNREACHABLE;
@@ -110,9 +106,6 @@ ucs_status_t read_key(const void *buffer, wire_key &key_p, bool *is_outside_p)
         return UCS_ERR_INVALID_PARAM;
     }
     key_p = key;
-    if (is_outside_p != nullptr) {
-        *is_outside_p = is_outside;
-    }
     return UCS_OK;
 }
 

@@ -79,12 +79,9 @@ void seal_key(wire_key &key);
 
 /** Read a key.
  *  @param buffer  sizeof(wire_key) bytes, of any alignment.
- *  @param is_outside_p  NULL, or set if it is of another box, where this
- *                       process may reach that.
  *  @return UCS_ERR_UNREACHABLE: it is of another machine, user or version; said
  *          at debug level. UCS_ERR_INVALID_PARAM: nobody would have written
  *          this; logged as an error. */
-[[nodiscard]] ucs_status_t read_key(const void *buffer, wire_key &key_p,
-                                    bool *is_outside_p = nullptr);
+[[nodiscard]] ucs_status_t read_key(const void *buffer, wire_key &key_p);
 
 } // namespace gaudi::ipc

@@ -142,21 +142,9 @@ ucs_status_t remote_key::failure_of(const wire_key &key, ucs_status_t status)
 ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
 {
     wire_key key;
-    bool is_outside     = false;
-    ucs_status_t status = read_key(buffer, key, &is_outside);
-    if ((status == UCS_OK) && is_outside &&
-        ((key.kind == key_kind::host) || (key.module == no_module))) {
-        ucs_debug("gaudi_ipc: host memory of another box, or what a card there "
-                  "has imported, cannot be reached");
-        status = UCS_ERR_UNREACHABLE;
-    }
+    ucs_status_t status = read_key(buffer, key);
     if (status != UCS_OK) {
         return status;
-    }
-    if (is_outside) {
-        key_p              = new remote_key(key);
-        key_p->is_outside_ = true;
-        return UCS_OK;
     }
     std::shared_ptr<foreign_page> of;
     std::shared_ptr<remote_buffer> opened;
@@ -237,9 +225,6 @@ ucs_status_t remote_key::state() const
     if (failure_ != UCS_OK) {
         return failure_;
     }
-    if (is_outside_) { /* its process says when it is used */
-        return UCS_OK;
-    }
     if (of_ == nullptr) { /* of this process */
         return own_page::instance()->is_current({key_.cell, key_.stamp})
                    ? UCS_OK
@@ -287,10 +272,6 @@ ucs_status_t remote_key::hold()
     if (ucs_unlikely(made_in_.is_parent())) {
         return UCS_ERR_UNSUPPORTED;
     }
-    if (is_outside_) {
-        references_.fetch_add(1, std::memory_order_relaxed);
-        return UCS_OK;
-    }
     hazard_entry *hazard = hazard_.load(std::memory_order_acquire);
     if (ucs_unlikely(hazard == nullptr)) {
         (void)base::guarded([&] {
@@ -315,10 +296,8 @@ ucs_status_t remote_key::hold()
 
 void remote_key::release()
 {
-    if (!is_outside_) {
-        hazard_.load(std::memory_order_relaxed)
-            ->uses.fetch_sub(1, std::memory_order_release);
-    }
+    hazard_.load(std::memory_order_relaxed)
+        ->uses.fetch_sub(1, std::memory_order_release);
     drop();
 }
 
@@ -330,12 +309,7 @@ const util::process_memory *remote_key::host()
 
 const base::route_list &remote_key::routes(const base::card *from)
 {
-    static constexpr base::route_list ports({shim::wire::ports, false});
     static constexpr base::route_list by_owner({shim::wire::host, true});
-    static constexpr base::route_list none;
-    if (is_outside_) {
-        return (from != nullptr) ? ports : none;
-    }
     if (is_host() && !of_->has_memory()) {
         return by_owner;
     }
@@ -353,8 +327,7 @@ const base::route_list &remote_key::routes(const base::card *from)
 int remote_key::connect(const base::owner_queue_options &wished,
                         std::unique_ptr<base::owner_queue> &queue_p)
 {
-    return is_outside_ ? way_->connect(wished, queue_p)
-                       : copy_client::connect(of_, wished, queue_p);
+    return copy_client::connect(of_, wished, queue_p);
 }
 
 ucs_status_t remote_key::keep(uint64_t address, size_t length,

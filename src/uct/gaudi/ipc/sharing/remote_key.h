@@ -58,19 +58,7 @@ public:
      *  state may be called. */
     [[nodiscard]] bool is_own() const
     {
-        return (failure_ == UCS_OK) && (of_ == nullptr) && !is_outside_;
-    }
-
-    /** Memory of a card in another box. Used by one thread at a time, after
-     *  @ref lead. */
-    [[nodiscard]] bool is_outside() const { return is_outside_; }
-
-    /** By what its process is reached from now on. */
-    void lead(const std::shared_ptr<base::remote_memory> &way)
-    {
-        if (way_ != way) [[unlikely]] {
-            way_ = way;
-        }
+        return (failure_ == UCS_OK) && (of_ == nullptr);
     }
 
     /** Why it never could be used, and only process, drop, check and hold may
@@ -109,10 +97,7 @@ public:
     [[nodiscard]] const util::process_memory *host() override;
     [[nodiscard]] const base::route_list &
     routes(const base::card *from) override;
-    [[nodiscard]] uint64_t owner() const override
-    {
-        return is_outside_ ? way_->owner() : key_.process.nonce;
-    }
+    [[nodiscard]] uint64_t owner() const override { return key_.process.nonce; }
     [[nodiscard]] int
     connect(const base::owner_queue_options &wished,
             std::unique_ptr<base::owner_queue> &queue_p) override;
@@ -130,8 +115,7 @@ public:
     }
     [[nodiscard]] base::card_place place() const override
     {
-        return {base::pci_address{key_.card},
-                is_outside_ ? shim::port_offer::outside : key_.module};
+        return {base::pci_address{key_.card}, key_.module};
     }
     [[nodiscard]] ucs_status_t keep(uint64_t address, size_t length,
                                     base::kept_range &kept_p) override;
@@ -177,8 +161,6 @@ private:
     const wire_key key_;
     const util::owning_process made_in_;
     ucs_status_t failure_ = UCS_OK;
-    bool is_outside_      = false;
-    std::shared_ptr<base::remote_memory> way_; /* of one that is */
     std::atomic<uint32_t> references_{1};
     std::atomic<hazard_entry *> hazard_{nullptr}; /* from the first hold on */
     std::shared_ptr<foreign_page> of_; /* nullptr: this process, or useless */
