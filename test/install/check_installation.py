@@ -140,7 +140,7 @@ def check_completeness(prefix):
     page = plain_page(prefix, "man1/ucx-gaudi.1.gz")
     completion = (prefix / "share/bash-completion/completions/ucx-gaudi"
                   ).read_text()
-    for command in ("run", "env", "info", "check", "wheel"):
+    for command in ("run", "env", "info", "check"):
         shown = run(prefix / "bin/ucx-gaudi", command, "--help")
         for option in set(re.findall(r"^ +(?:-\w,)?(--[a-z]+)", shown, re.M)):
             expect(option == "--help" or

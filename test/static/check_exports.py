@@ -11,7 +11,7 @@ import os
 import re
 import sys
 
-from common import read, report, run
+from common import is_source, read, report, run, tree_files
 
 # Libraries, SONAME, version script or the exported names.
 LIBRARIES = [
@@ -41,18 +41,17 @@ LIBRARIES = [
       "ucx_gaudi_dmabuf_import", "ucx_gaudi_dmabuf_release"}),
 ]
 # What is installed beside these.
-OTHERS = ["bin/ucx-gaudi", "lib/hlthunk-emu/libhbl.so",
-          "lib/python3/dist-packages/ucx_gaudi/*.so"]
+OTHERS = ["bin/ucx-gaudi", "lib/hlthunk-emu/libhbl.so"]
 # What RHEL 9 has of libc and libgcc. Its libstdc++ is too old.
 NEWEST = {"GLIBC": (2, 34), "GCC": (11,), "GLIBCXX": (), "CXXABI": ()}
 UCX = re.compile(r"^libuc[mpst]\.so")
 
-# Functions that allocate in libc, or free in libstdc++ what libc allocated: with
+# Calls that allocate in libc, or have libstdc++ free what libc allocated: with
 # RTLD_DEEPBIND it may be another allocator that frees than libc's.
 ALLOCATES = re.compile(
-    r"(__)?(strn?dup|v?asprintf(_chk)?|getline|getdelim)$|scandir|open_w?memstream|"
-    r"reallocarray|canonicalize_file_name|get_current_dir_name|"
-    r"_ZNSt10filesystem.*(canonical|current_path|absolute)")
+    r"(?<!std::)\b(?:strn?dup|v?asprintf|getline|getdelim|scandir|open_w?memstream|"
+    r"reallocarray|canonicalize_file_name|get_current_dir_name)\s*\("
+    r"|\b(?:fs|filesystem)::(?:weakly_)?(?:canonical|current_path|absolute)\b")
 
 # A row of the shim's table: need, result, name.
 ROW = re.compile(r"HLTHUNK_SYMBOL\(\s*\w+,\s*[\w\s*]+,\s*(hlthunk_\w+)")
@@ -128,16 +127,12 @@ def check_runtime(build, name):
             yield f"{name}: needs {kind}_{number}"
 
 
-def check_allocations(build):
-    """No library takes memory from libc's functions."""
-    for name in glob.glob("lib/**/*.so*", root_dir=build, recursive=True):
-        library = os.path.join(build, name)
-        if os.path.islink(library):
-            continue
-        lines = output_of("nm", "-D", "--undefined-only", library).splitlines()
-        for symbol in (line.split()[-1].split("@")[0] for line in lines):
-            if ALLOCATES.match(symbol):
-                yield f"{name}: calls {symbol}, which allocates in libc"
+def check_allocations(root):
+    """No source of what others load takes memory from libc's functions."""
+    for name in filter(is_source, tree_files(root)):
+        if name.startswith("src/") and not name.startswith("src/launcher/"):
+            for call in ALLOCATES.findall(read(root, name)):
+                yield f"{name}: {call.strip(' (')} allocates in libc"
 
 
 def check_driver_functions(root, build):
@@ -167,7 +162,7 @@ def main(root, build):
         for name in names:
             problems += check_runtime(build, name)
     problems += check_driver_functions(root, build)
-    problems += check_allocations(build)
+    problems += check_allocations(root)
     report(problems, "the libraries export and need what they should")
 
 
