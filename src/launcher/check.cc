@@ -44,6 +44,13 @@ bool judge_trial(const trial &ended, finding &found)
     const bool is_stuck     = (ended.how == trial::end::stuck);
     found.log               = ended.output;
     found.seconds           = ended.seconds;
+    if (ended.how == trial::end::unborn) {
+        found.how    = verdict::failed;
+        found.detail = ended.output;
+        found.means  = "nothing could be tried: this system lets no step have "
+                       "a process of its own";
+        return true;
+    }
     if (ended.how == trial::end::exited) {
         const auto told = static_cast<verdict>(ended.code);
         found.how       = ((told == verdict::ok) || (told == verdict::absent))
@@ -96,7 +103,7 @@ public:
                 lost_.insert(with.bus_id);
             }
         }
-        if (found.is_wrong()) {
+        if (found.is_wrong() && found.means.empty()) {
             found.means = one.means;
         }
         ends_[one.name] = found.how;

@@ -195,11 +195,8 @@ std::string open_module(const std::string &file, const found_ucx &ucx)
     if ((is_registered == nullptr) || (print_settings == nullptr)) {
         return std::string("it is no module: ") + dlerror();
     }
-    if (is_registered() == 0) {
-        return "it registers nothing";
-    }
     print_settings();
-    return "";
+    return (is_registered() != 0) ? "" : "it registers nothing";
 }
 
 } // namespace

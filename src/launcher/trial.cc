@@ -69,7 +69,8 @@ trial run_in_child(const std::function<int()> &body, milliseconds limit)
     const pid_t child = output ? fork() : -1;
     if (child < 0) {
         const char *call = output ? "fork: " : "memfd_create: ";
-        return {.output = std::string(call) + std::strerror(errno)};
+        return {.how    = trial::end::unborn,
+                .output = std::string(call) + std::strerror(errno)};
     }
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -130,7 +131,8 @@ std::string try_in_child(const std::function<std::string()> &body,
         reason = "a program that opens it ends by signal " +
                  std::to_string(ended.code) +
                  (reason.empty() ? "" : ": " + reason);
-    } else if (ended.how != trial::end::exited) {
+    } else if ((ended.how == trial::end::late) ||
+               (ended.how == trial::end::stuck)) {
         reason = "a program that opens it hangs";
     } else if (reason.empty()) {
         reason = ended.output.substr(0, ended.output.find('\n'));

@@ -13,6 +13,7 @@ namespace launcher {
 
 struct trial {
     enum class end {
+        unborn, /**< there was no child */
         exited, /**< by itself, with @ref code */
         killed, /**< by the signal @ref code */
         late,   /**< it was killed at the end of its time */

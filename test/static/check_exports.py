@@ -41,7 +41,8 @@ LIBRARIES = [
       "ucx_gaudi_dmabuf_import", "ucx_gaudi_dmabuf_release"}),
 ]
 # What is installed beside these.
-OTHERS = ["bin/ucx-gaudi", "lib/hlthunk-emu/libhbl.so"]
+OTHERS = ["bin/ucx-gaudi", "lib/hlthunk-emu/libhbl.so",
+          "lib/ucx-gaudi/openmpi/*.so"]
 # What RHEL 9 has of libc and libgcc. Its libstdc++ is too old.
 NEWEST = {"GLIBC": (2, 34), "GCC": (11,), "GLIBCXX": (), "CXXABI": ()}
 UCX = re.compile(r"^libuc[mpst]\.so")
@@ -51,6 +52,8 @@ UCX = re.compile(r"^libuc[mpst]\.so")
 ALLOCATES = re.compile(
     r"(?<!std::)\b(?:strn?dup|v?asprintf|getline|getdelim|scandir|open_w?memstream|"
     r"reallocarray|canonicalize_file_name|get_current_dir_name)\s*\("
+    r"|\brealpath\s*\([^;]*,\s*(?:NULL|nullptr)\s*\)"
+    r"|\bgetcwd\s*\(\s*(?:NULL|nullptr)"
     r"|\b(?:fs|filesystem)::(?:weakly_)?(?:canonical|current_path|absolute)\b")
 
 # A row of the shim's table: need, result, name.

@@ -259,6 +259,12 @@ card_check check_card(const driver &of, int fd)
         result.foreign =
             "no " + supported_kinds() + ", but " + describe_kind(lib, fd, info);
     }
+    if ((result.error == 0) && result.foreign.empty() &&
+        !may_be_device_memory(info.dram_base_address)) {
+        result.supported       = false;
+        result.takes_framework = false;
+        result.foreign = "a card whose memory has addresses of host memory";
+    }
     result.condition = find_condition(lib, fd);
     hlthunk_dram_usage_info usage{};
     if ((lib.hlthunk_get_dram_usage != nullptr) &&

@@ -53,7 +53,8 @@ bool takes_submissions(const library &lib, const std::string &bus_id)
     }
     hlthunk_hw_ip_info info{};
     const bool takes = (lib.hlthunk_get_hw_ip_info(control, &info) != 0) ||
-                       is_supported(lib.kind_of(control, info.device_id));
+                       (is_supported(lib.kind_of(control, info.device_id)) &&
+                        may_be_device_memory(info.dram_base_address));
     lib.hlthunk_close(control);
     return takes;
 }

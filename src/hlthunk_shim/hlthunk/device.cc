@@ -188,7 +188,8 @@ int device::adopt(const library &lib, int fd, std::unique_ptr<device> &device_p)
     if (ret != 0) {
         return ret;
     }
-    if (!is_supported(*made->kind_)) {
+    if (!is_supported(*made->kind_) ||
+        !may_be_device_memory(made->capabilities_.memory_start)) {
         return -ENOTSUP;
     }
     device_p = std::move(made);

@@ -3,6 +3,7 @@
  * A driver library whose cards are the emulator's, which is linked with it, and
  * that gets one thing wrong, as BAD_DRIVER says:
  *
+ * apart   says that its memory has addresses that no card's has
  * wide    writes more of hlthunk_hw_ip_info than there is
  * twice   says something else of a card that is open
  * moved   maps device memory elsewhere than it is wished for
@@ -87,6 +88,9 @@ BAD int hlthunk_open_control(int index, const char *bus_id)
 BAD int hlthunk_get_hw_ip_info(int fd, hlthunk_hw_ip_info *info)
 {
     const int ret = REAL(hlthunk_get_hw_ip_info)(fd, info);
+    if (is_bad("apart")) {
+        info->dram_base_address = 0x0300000000000000;
+    }
     if (is_bad("wide")) {
         std::memset(info + 1, 0, 8);
     }

@@ -106,7 +106,8 @@ FAKE int hlthunk_get_hw_ip_info(int, hlthunk_hw_ip_info *info)
         setting("FAKE_DEVICE_ID", gaudi::shim::pci_id_gaudi2));
     info->module_id = 5;
     std::memcpy(info->card_name, "HL-fake", sizeof("HL-fake"));
-    info->dram_size = 96ull << 30;
+    info->dram_base_address = 0x1001000000000000;
+    info->dram_size         = 96ull << 30;
     return -setting("FAKE_INFO_ERROR", 0);
 }
 

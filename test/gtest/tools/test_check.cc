@@ -126,6 +126,17 @@ environment over_pcie(environment more = {})
 
 } // namespace
 
+TEST_F(check, says_that_it_can_start_no_step)
+{
+    const process_result result = look(
+        {}, {{"LD_PRELOAD", preloadable(GAUDI_TOOLS_DIR "/libno_memfd.so")},
+             {"NO_MEMFD", "trial"}});
+    EXPECT_TRUE(exited_with(
+        1, result,
+        {"memfd_create: Operation not permitted", "nothing could be tried"},
+        {"another one than this release knows"}));
+}
+
 TEST_F(check, finds_nothing_wrong_with_software_cards)
 {
     const process_result result = look({"--reset"}, over_pcie());

@@ -149,6 +149,14 @@ TEST_F(no_card, a_driver_that_shows_none_is_named)
                       " shows no card$");
 }
 
+TEST_F(no_card, says_that_a_card_has_addresses_of_the_host)
+{
+    expect_reason(run_with_driver(
+                      GAUDI_TOOLS_DIR "/libbad_driver.so",
+                      {{"BAD_DRIVER", "apart"}, {"HLTHUNK_EMU_DEVICES", "1"}}),
+                  preface + ".*memory has addresses of host memory");
+}
+
 TEST_F(no_card, taken_by_somebody_out_of_sight_is_told_so)
 {
     expect_reason(run_with_driver(fake_driver, {{"FAKE_TAKEN", "1"}}),
