@@ -149,9 +149,25 @@ static void *next_function(const void *caller, const void *wrapper,
  * functions matters here; their types are those of ucp.h and uct.h. */
 enum { STATUS_UNSUPPORTED = -22 };
 
-/* Whether the libucs that was started last calls what is wrapped. Libraries are
- * started under a lock of the dynamic linker. */
-static int is_wrapped;
+/* How many files had been loaded when the libucs that was started last called
+ * what is wrapped; 0: it calls other functions. Libraries are started under a
+ * lock of the dynamic linker. */
+static unsigned long long wrapped_at;
+
+static int get_loads(struct dl_phdr_info *object, size_t size, void *loads_p)
+{
+    (void)size;
+    *(unsigned long long *)loads_p = object->dlpi_adds;
+    return 1;
+}
+
+static unsigned long long count_loads(void)
+{
+    unsigned long long loads = 0;
+
+    (void)dl_iterate_phdr(get_loads, &loads);
+    return loads;
+}
 
 /* Called by the constructor of libucs, in which no module can be loaded yet. */
 GAUDI_EXPORT void ucm_set_global_opts(const void *options)
@@ -159,7 +175,7 @@ GAUDI_EXPORT void ucm_set_global_opts(const void *options)
     const __typeof__(&ucm_set_global_opts) next =
         NEXT("libucm.so.0", ucm_set_global_opts);
 
-    is_wrapped = 1;
+    wrapped_at = count_loads();
     gaudi_rewrite_tls_setting();
     if (next != NULL) {
         next(options);
@@ -170,7 +186,9 @@ GAUDI_EXPORT void ucm_set_global_opts(const void *options)
  * The start code of each library (glibc's _init) calls __gmon_start__ if there
  * is one. No library has it, so RTLD_DEEPBIND, which searches UCX's libraries
  * first, finds this one; a program that gprof profiles calls its own. What
- * libucp needs was started before. A sanitizer's runtime may not have been.
+ * libucp needs was started before. A libucp that is opened later than its
+ * libucs may have another mode, so the module is loaded at once then, too. A
+ * sanitizer's runtime may not have been started.
  */
 GAUDI_EXPORT void gaudi_library_starts(void) __asm__("__gmon_start__");
 
@@ -185,8 +203,9 @@ __attribute__((no_sanitize("address"))) void gaudi_library_starts(void)
     }
     name = info.dli_fname + gaudi_folder_length(info.dli_fname);
     if (!strncmp(name, "libucs", strlen("libucs"))) {
-        is_wrapped = 0;
-    } else if (!strncmp(name, "libucp", strlen("libucp")) && !is_wrapped) {
+        wrapped_at = 0;
+    } else if (!strncmp(name, "libucp", strlen("libucp")) &&
+               (wrapped_at != count_loads())) {
         gaudi_rewrite_tls_setting();
         gaudi_load_module(caller);
         gaudi_tell_of_another_ucx(caller);

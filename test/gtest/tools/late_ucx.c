@@ -4,6 +4,7 @@
  *
  * usage: late_ucx global|local|deep  libucp through dlopen and dlsym; deep is
  *                                    RTLD_DEEPBIND
+ *        late_ucx deep LIBRARY       likewise, after that one without it
  *        late_ucx plugin FILE [deep] a component that is linked with libucp
  *        late_ucx uct                libuct, RTLD_GLOBAL, through dlsym
  *        late_ucx hold COMMAND...    run COMMAND while a UCP context is open
@@ -142,6 +143,9 @@ int main(int argc, char **argv)
     } else if (!strcmp(how, "local")) {
         return show_context(RTLD_LOCAL);
     } else if (!strcmp(how, "deep")) {
+        if (argc == 3) {
+            open_library(argv[2], RTLD_LOCAL);
+        }
         return show_context(RTLD_DEEPBIND);
     } else if (!strcmp(how, "uct")) {
         return show_components();

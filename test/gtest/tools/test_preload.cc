@@ -189,6 +189,9 @@ TEST_F(preload, reaches_a_ucx_that_is_opened_with_deepbind)
                 {"gaudi_cpy/gaudi0"});
     expect_card(emulated({late_ucx, "plugin", plugin, "deep"}, list),
                 {"gaudi_cpy/gaudi0"});
+    for (const char *before : {"libucs.so.0", "libuct.so.0"}) {
+        expect_card(emulated({late_ucx, "deep", before}), {"gaudi_cpy/gaudi0"});
+    }
 }
 
 /* Without UCX's own modules, whose libraries fail beside it. */
