@@ -54,7 +54,15 @@ void require(bool condition, int line = __builtin_LINE())
 constexpr size_t page         = 4096;
 constexpr size_t arena_size   = 64 * page;
 constexpr size_t most         = 32;
-constexpr uint64_t host_limit = uint64_t{1} << 56;
+constexpr uint64_t host_limit = uint64_t{1} << 56; /* without tags */
+
+/* Of Gaudi2, of Gaudi3, of memory of others, and of imports. */
+bool is_device(uint64_t address)
+{
+    const uint64_t part = address >> 48;
+    return (part == 0x1001) || (part == 0x0201) || (part == 0x4001) ||
+           (part >= 0x8000);
+}
 
 using allocation = uct_allocated_memory_t;
 
@@ -226,13 +234,13 @@ private:
         allocation *owner     = nullptr;
         if ((start == 0) || (length == 0)) {
             expected = UCS_ERR_INVALID_PARAM;
-        } else if (start >= host_limit) {
+        } else if (is_device(start)) {
             owner = find(start, length);
             if ((owner == nullptr) && (start % 16 == 0) && (length % 16 == 0)) {
                 owner = find(start, length - 15); /* as UCP rounds up */
             }
             expected = (owner != nullptr) ? UCS_OK : UCS_ERR_INVALID_ADDR;
-        } else if (length > host_limit - start) {
+        } else if (length > host_limit - start % host_limit) {
             expected = UCS_ERR_INVALID_ADDR;
         }
         uct_mem_h memh = nullptr;
@@ -296,7 +304,7 @@ private:
             return;
         }
         const registration &chosen = registrations_[index];
-        if ((chosen.start < host_limit) && (chosen.length > arena_size)) {
+        if (!is_device(chosen.start) && (chosen.length > arena_size)) {
             return; /* the card would look at each page */
         }
         const ucs_status_t status =
@@ -354,7 +362,7 @@ private:
                           UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH;
         const auto *pointer = reinterpret_cast<void *>(address);
         const ucs_status_t expected =
-            (address >= host_limit) ? UCS_OK : UCS_ERR_INVALID_ADDR;
+            is_device(address) ? UCS_OK : UCS_ERR_INVALID_ADDR;
         require(uct_md_mem_query(here().md, pointer, length, &attr) ==
                 expected);
         ucs_memory_type_t detected;
