@@ -4,6 +4,7 @@
 #include "hlthunk_emulator/api.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/background_thread.h"
+#include "util/locks.h"
 #include "util/process.h"
 
 #include <algorithm>
@@ -25,6 +26,7 @@ using std::chrono::microseconds;
 constexpr microseconds looks_for{5};
 constexpr microseconds shortest_pause{2};
 constexpr microseconds longest_pause{1000};
+constexpr unsigned yields_to_callers = 64;
 
 } // namespace
 
@@ -128,8 +130,13 @@ void port_engine::run()
     clock::time_point busy_at = clock::now();
     clock::time_point looked_around;
     for (;;) {
-        while (callers_ > 0) {
-            std::this_thread::yield();
+        /* A caller may have lost its core. */
+        for (unsigned looks = 0; callers_ > 0; ++looks) {
+            if (looks < yields_to_callers) {
+                std::this_thread::yield();
+            } else {
+                util::nap();
+            }
         }
         std::unique_lock<std::mutex> guard(lock_);
         if (contexts_.empty()) {
