@@ -1,28 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/box.h"
 
-#include "hlthunk_emulator/abstract_name.h"
 #include "hlthunk_emulator/file_lock.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/file_mapping.h"
 #include "util/text.h"
 
-#include <array>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
-#include <cstring>
-#include <optional>
-#include <string_view>
 
 #include <fcntl.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
-#include <linux/sock_diag.h>
-#include <linux/unix_diag.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 namespace gaudi::emu {
@@ -57,100 +49,29 @@ int take_lock(const std::string &what)
     return (ret != 0) ? ret : fd.release();
 }
 
-/* Of a socket that is bound while somebody has a thing of the box. */
-abstract_name name_of(const std::string &what)
-{
-    return abstract_name(get_settings().node + '/' + what);
-}
+/* A socket, and the name that one is bound to while somebody has a thing of the
+ * box. */
+struct named_socket {
+    explicit named_socket(const std::string &what)
+    {
+        name.sun_family = AF_UNIX;
+        /* The leading zero byte makes the name abstract. */
+        const int bytes =
+            std::snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1,
+                          "hlthunk-emu/%u/%s/%s", geteuid(),
+                          get_settings().node.c_str(), what.c_str());
+        length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                        static_cast<size_t>(bytes));
+    }
+    [[nodiscard]] const sockaddr *address() const
+    {
+        return reinterpret_cast<const sockaddr *>(&name);
+    }
 
-/* All datagram sockets, with their names and users. */
-bool ask_for_sockets(int fd)
-{
-    struct {
-        nlmsghdr head;
-        unix_diag_req body;
-    } request{};
-    request.head.nlmsg_len    = sizeof(request);
-    request.head.nlmsg_type   = SOCK_DIAG_BY_FAMILY;
-    request.head.nlmsg_flags  = NLM_F_REQUEST | NLM_F_DUMP;
-    request.body.sdiag_family = AF_UNIX;
-    request.body.udiag_states = UINT32_MAX;
-    request.body.udiag_show   = UDIAG_SHOW_NAME | UDIAG_SHOW_UID;
-    return send(fd, &request, sizeof(request), 0) == sizeof(request);
-}
-
-/* The user of a socket, if it has the name and is one for datagrams. */
-std::optional<uid_t> user_if_named(const nlmsghdr &message,
-                                   std::string_view wanted)
-{
-    const auto *body = reinterpret_cast<const unix_diag_msg *>(&message + 1);
-    bool is_named    = false;
-    std::optional<uid_t> user;
-    auto left = static_cast<int>(message.nlmsg_len -
-                                 NLMSG_LENGTH(sizeof(unix_diag_msg)));
-    for (const auto *each         = reinterpret_cast<const rtattr *>(body + 1);
-         RTA_OK(each, left); each = RTA_NEXT(each, left)) {
-        if (each->rta_type == UNIX_DIAG_NAME) {
-            is_named =
-                (std::string_view(static_cast<const char *>(RTA_DATA(each)),
-                                  RTA_PAYLOAD(each)) == wanted);
-        } else if (each->rta_type == UNIX_DIAG_UID) {
-            user = *static_cast<const uint32_t *>(RTA_DATA(each));
-        }
-    }
-    return (is_named && (body->udiag_type == SOCK_DGRAM)) ? user : std::nullopt;
-}
-
-/* Who has bound a name, as the kernel says (sock_diag(7)): any user of the
- * network namespace can. None: nobody, or it does not say. */
-std::optional<uid_t> find_binder(const abstract_name &name)
-{
-    const util::unique_fd fd(
-        socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
-    if (!fd || !ask_for_sockets(fd.get())) {
-        return std::nullopt;
-    }
-    /* With the zero byte. */
-    const std::string_view wanted(name.address.sun_path,
-                                  std::strlen(name.text()) + 1);
-    alignas(nlmsghdr) std::array<char, 32768> part;
-    for (;;) {
-        const ssize_t got = recv(fd.get(), part.data(), part.size(), 0);
-        auto left         = static_cast<unsigned>(got);
-        const auto *each  = reinterpret_cast<const nlmsghdr *>(part.data());
-        if (got <= 0) {
-            return std::nullopt;
-        }
-        for (; NLMSG_OK(each, left); each = NLMSG_NEXT(each, left)) {
-            if (each->nlmsg_type != SOCK_DIAG_BY_FAMILY) {
-                return std::nullopt; /* the end, or an error */
-            }
-            const auto user = user_if_named(*each, wanted);
-            if (user.has_value()) {
-                return user;
-            }
-        }
-    }
-}
-
-/* Say who has a thing of the box who cannot be of this box. */
-void complain_of_stranger(const std::string &what)
-{
-    static std::atomic<bool> said{false};
-    if (said || !get_settings().folder.empty()) {
-        return;
-    }
-    const abstract_name name = name_of(what);
-    const auto user          = find_binder(name);
-    if (user.has_value() && (*user != geteuid()) && !said.exchange(true)) {
-        std::fprintf(stderr,
-                     "hlthunk-emu: user %u has taken the name @%s, which this "
-                     "user's box needs; HLTHUNK_EMU_NODE=FOLDER, a folder that "
-                     "only you may write to, is a box that nobody else can "
-                     "take from\n",
-                     *user, name.text());
-    }
-}
+    util::unique_fd fd{socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
+    sockaddr_un name{};
+    socklen_t length = 0;
+};
 
 /* Take a thing of the box. */
 int take(const std::string &what)
@@ -158,12 +79,11 @@ int take(const std::string &what)
     if (!get_settings().folder.empty()) {
         return take_lock(what);
     }
-    const abstract_name name = name_of(what);
-    util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (!fd || (bind(fd.get(), name.get(), name.length) != 0)) {
+    named_socket held(what);
+    if (!held.fd || (bind(held.fd.get(), held.address(), held.length) != 0)) {
         return (errno == EADDRINUSE) ? -EBUSY : -errno;
     }
-    return fd.release();
+    return held.fd.release();
 }
 
 bool is_own_file(int ret, const struct stat &info)
@@ -215,20 +135,12 @@ int index_of_bus_id(const char *bus_id)
 
 int take_card(unsigned index)
 {
-    const int ret = take(card_name(index));
-    if (ret == -EBUSY) {
-        complain_of_stranger(card_name(index));
-    }
-    return ret;
+    return take(card_name(index));
 }
 
 int take_turn()
 {
-    const int ret = wait_while_busy(longest_turn, [] { return take("turn"); });
-    if (ret == -EBUSY) {
-        complain_of_stranger("turn");
-    }
-    return ret;
+    return wait_while_busy(longest_turn, [] { return take("turn"); });
 }
 
 bool card_is_taken(unsigned index)
@@ -237,10 +149,10 @@ bool card_is_taken(unsigned index)
         const util::unique_fd file = open_lock(card_name(index));
         return file && is_locked(file.get(), 0, 0);
     }
-    const util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    const abstract_name name = name_of(card_name(index));
+    const named_socket asks(card_name(index));
     /* Of datagram sockets: the holder does not notice. */
-    return fd && (connect(fd.get(), name.get(), name.length) == 0);
+    return asks.fd &&
+           (connect(asks.fd.get(), asks.address(), asks.length) == 0);
 }
 
 void visit_memory_files(const std::string &name, int access,

@@ -8,14 +8,11 @@
 #include "common/scratch.h"
 
 #include <csignal>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 
 #include <fcntl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 using namespace gaudi::test;
@@ -177,69 +174,6 @@ TEST(emu_ownership, a_folder_that_others_may_write_to_is_no_box)
                     ::testing::HasSubstr("a folder that only you may write "
                                          "to; the emulated box has no cards"));
     }
-}
-
-/* Another user, who has bound a name until the end of this. */
-class stranger {
-public:
-    explicit stranger(const std::string &name)
-        : process_([&] { return bind_and_wait(name); })
-    {
-        EXPECT_TRUE(bound_.wait());
-    }
-    ~stranger()
-    {
-        end_.open();
-        EXPECT_EQ(0, process_.wait().exit_code);
-    }
-    stranger(const stranger &)            = delete;
-    stranger &operator=(const stranger &) = delete;
-
-private:
-    int bind_and_wait(const std::string &name)
-    {
-        sockaddr_un address{};
-        address.sun_family = AF_UNIX;
-        name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
-        const auto length = static_cast<socklen_t>(
-            offsetof(sockaddr_un, sun_path) + 1 + name.size());
-        if ((setresuid(65534, 65534, 65534) != 0) ||
-            (bind(socket(AF_UNIX, SOCK_DGRAM, 0),
-                  reinterpret_cast<const sockaddr *>(&address), length) != 0)) {
-            return 1;
-        }
-        bound_.open();
-        return end_.wait() ? 0 : 1;
-    }
-
-    gate bound_;
-    gate end_;
-    forked_process process_;
-};
-
-TEST(emu_ownership, a_name_that_another_user_has_taken_is_told)
-{
-    GAUDI_SKIP_IF(why_no_other_user());
-    const std::string box = "taken-" + std::to_string(getpid());
-    const std::string name =
-        "hlthunk-emu/" + std::to_string(geteuid()) + "/" + box + "/accel0";
-    const stranger other(name);
-    const child_result ended = run_child("opens_card_0", in_box(box));
-    EXPECT_EQ(EBUSY, ended.exit_code);
-    EXPECT_THAT(ended.error,
-                ::testing::HasSubstr("user 65534 has taken the name @" + name));
-    EXPECT_THAT(ended.error, ::testing::HasSubstr("HLTHUNK_EMU_NODE=FOLDER"));
-    child_process holder("holds_card_1", in_box(box));
-    EXPECT_EQ("open", holder.read_line());
-    EXPECT_EQ("", run_child("opens_card_1", in_box(box)).error);
-}
-
-GAUDI_CHILD(holds_card_1)
-{
-    GAUDI_CHILD_REQUIRE(open_card(1) >= 0);
-    tell_parent("open");
-    wait_for_parent();
-    return 0;
 }
 
 /* --- programs with more rights -------------------------------------------- */
