@@ -51,41 +51,18 @@ void job_table::abort(job &owner)
 /* A job has ended, or would have. */
 void job_table::meet_fate(job &owner)
 {
-    bool kept = false;
-    fault_effect fate;
-    std::erase_if(fates_, [&](const auto &each) {
-        if (each.first != owner.seq) {
-            return false;
-        }
-        if (each.second.kind == fault_kind::none) {
-            kept = true;
-        } else {
-            fate = each.second;
-        }
-        return true;
-    });
-    if (fate.kind != fault_kind::none) {
-        abort(owner);
+    const auto found =
+        std::find_if(fates_.begin(), fates_.end(),
+                     [&](const auto &each) { return each.first == owner.seq; });
+    if (found == fates_.end()) {
+        return;
     }
-    if (kept) {
-        outcomes_.keep(owner.seq, owner.status);
-    }
-    if ((fate.kind != fault_kind::none) && (fate.kind != fault_kind::abort)) {
+    const fault_effect fate = found->second;
+    fates_.erase(found);
+    abort(owner);
+    if (fate.kind != fault_kind::abort) {
         break_down(fate);
     }
-}
-
-uint32_t kept_outcomes::take(uint64_t seq)
-{
-    const auto found =
-        std::find_if(kept_.begin(), kept_.end(),
-                     [seq](const auto &each) { return each.first == seq; });
-    if (found == kept_.end()) {
-        return shim::cs_completed;
-    }
-    const uint32_t status = found->second;
-    kept_.erase(found);
-    return status;
 }
 
 void job_table::break_down(const fault_effect &why)

@@ -19,7 +19,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -86,31 +85,6 @@ private:
     bool stopping_  = false;
 };
 
-/**
- * How jobs ended that asked for a time stamp, for those who ask when their
- * slots have others (hl_push_cs_outcome and hl_pop_cs_outcome,
- * common/command_submission.c of the vendor's driver). Of all others nothing is
- * known then but that they are over, which counts as completed.
- */
-class kept_outcomes {
-public:
-    void keep(uint64_t seq, uint32_t status)
-    {
-        if (kept_.size() == most) {
-            kept_.pop_front();
-        }
-        kept_.emplace_back(seq, status);
-    }
-
-    /** Tell it, once. */
-    uint32_t take(uint64_t seq);
-
-private:
-    static constexpr size_t most = 256; /* HL_CS_OUTCOME_HISTORY_LEN */
-
-    std::deque<std::pair<uint64_t, uint32_t>> kept_; /* the oldest first */
-};
-
 struct job {
     uint64_t seq    = 0;
     uint32_t parts  = 0; /**< not ended; 0 means that the job has ended */
@@ -151,15 +125,6 @@ public:
      *  @param fate   What the job is to meet with; nullptr: nothing. */
     void begin(uint64_t seq, uint32_t queue, uint32_t parts,
                const fault_effect *fate);
-
-    /** Keep how a job ends that has begun. */
-    void keep_outcome(uint64_t seq)
-    {
-        fates_.emplace_back(seq, fault_effect());
-    }
-
-    /** How a job ended whose slot has another. */
-    uint32_t take_outcome(uint64_t seq) { return outcomes_.take(seq); }
 
     void end_part(job &owner);
 
@@ -216,11 +181,9 @@ private:
     job slots_[shim::max_cs_in_flight];
     uint64_t next_ = 1;
     std::vector<held_job> held_;
-    /* What jobs are to meet with at their end, by number; nothing, where how
-     * they end is to be kept. */
+    /* What jobs are to meet with at their end, by number. */
     std::vector<std::pair<uint64_t, fault_effect>> fates_;
     std::optional<fault_effect> breakdown_;
-    kept_outcomes outcomes_;
 };
 
 inline uint64_t job_table::take_number()

@@ -14,9 +14,6 @@ namespace {
  * keeps 32 bits of microseconds. */
 constexpr uint64_t max_timeout_us = UINT32_MAX;
 
-/* A submission that wants to know when it ended (HL_CS_FLAGS_TIMESTAMP). */
-constexpr uint32_t flag_timestamp = 0x20;
-
 /* What the driver answers of a job that has ended. */
 int answer_for(uint32_t status)
 {
@@ -179,9 +176,6 @@ int queue_manager::submit(card_lock &lock, const hlthunk_cs_in &in,
                       .commands = {.upper = {chunk.cb_handle, chunk.cb_size}}};
     };
     jobs_.begin(seq, chunks->queue_index, count, fate);
-    if ((in.flags & flag_timestamp) != 0) {
-        jobs_.keep_outcome(seq);
-    }
     seq_p = seq;
     if (count == 1) {
         part only = part_of(*chunks);
@@ -212,8 +206,7 @@ int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
         jobs_.end_holds();
         const job &asked = jobs_.slot_of(seq);
         if (asked.seq != seq) {
-            status_p = jobs_.take_outcome(seq);
-            return answer_for(status_p);
+            return 0; /* how it ended is not known any more */
         }
         if (asked.status == shim::cs_timed_out) {
             status_p = asked.status;

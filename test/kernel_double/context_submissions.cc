@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -36,14 +35,6 @@ bool is_enabled(uint32_t queue, uint32_t edma_mask)
         }
     }
     return false;
-}
-
-/* Time stamps are of when the double learns of an end. */
-int64_t now()
-{
-    return std::chrono::nanoseconds(
-               std::chrono::steady_clock::now().time_since_epoch())
-        .count();
 }
 
 } // namespace
@@ -127,8 +118,7 @@ int context::submit(int fd, const submit_in &in, submit_out &out, bool &keep_p)
 
     /* Whatever becomes of it, it has its number. */
     const uint64_t seq = next_seq_++;
-    keep_outcome(fd, slot);
-    slot = {seq, 0, (in.flags & cs_flag_timestamp) != 0};
+    slot               = {seq, 0};
     if (info_.device_id == 0) {
         (void)hlthunk_get_hw_ip_info(fd, &info_);
     }
@@ -154,45 +144,9 @@ int context::submit(int fd, const submit_in &in, submit_out &out, bool &keep_p)
     return 0;
 }
 
-/* The driver does so when a submission ends (hl_push_cs_outcome); nobody sees
- * more than that before another has its slot. */
-void context::keep_outcome(int fd, const job &ended)
-{
-    if (!ended.timestamp || (ended.of_emulator == 0)) {
-        return;
-    }
-    uint32_t status = completed;
-    const int error = hlthunk_wait_for_cs(fd, ended.of_emulator, 0, &status);
-    if (outcomes_.size() == kept_outcomes) {
-        outcomes_.pop_front();
-    }
-    outcomes_.push_back({ended.seq, -error, now()});
-}
-
-/* One that has no slot any more is told of once (hl_pop_cs_outcome). */
-bool context::take_outcome(uint64_t seq, wait_out &out, int &ret)
-{
-    const auto found =
-        std::find_if(outcomes_.begin(), outcomes_.end(),
-                     [seq](const outcome &each) { return each.seq == seq; });
-    if (found == outcomes_.end()) {
-        return false;
-    }
-    ret = -found->error;
-    if (ret == 0) {
-        out.flags     = wait_out_timestamp;
-        out.timestamp = found->timestamp;
-    } else {
-        out.status = (ret == -ETIMEDOUT) ? timed_out : aborted;
-    }
-    outcomes_.erase(found);
-    return true;
-}
-
 int context::wait(int fd, const wait_in &in, wait_out &out, bool &keep_p)
 {
     uint64_t of_emulator = 0;
-    bool timestamp       = false;
     if ((in.flags & wait_flag_multi) != 0) {
         return broken("wait-multiple", EPERM, "Gaudi2 cannot");
     }
@@ -207,27 +161,18 @@ int context::wait(int fd, const wait_in &in, wait_out &out, bool &keep_p)
             return broken("wait-for-future", EINVAL, "%lu of %lu", in.seq,
                           next_seq_ - 1);
         }
-        int ret = 0;
-        if (take_outcome(in.seq, out, ret)) {
-            return ret;
-        }
         if (in.seq + max_in_flight < next_seq_) {
             out.flags = wait_out_gone;
             return 0; /* completed, even if it was not */
         }
         const job &slot = jobs_[in.seq % max_in_flight];
         of_emulator     = (slot.seq == in.seq) ? slot.of_emulator : 0;
-        timestamp       = slot.timestamp;
     }
     if (of_emulator == 0) {
         return 0; /* refused, so nothing of it is left to be done */
     }
     const int ret =
         hlthunk_wait_for_cs(fd, of_emulator, in.timeout_us, &out.status);
-    if (timestamp && (ret == 0) && (out.status == completed)) {
-        out.flags     = wait_out_timestamp;
-        out.timestamp = now();
-    }
     keep_p = (ret == -EBUSY) || (ret == -ENODEV);
     return ret;
 }

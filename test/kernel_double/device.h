@@ -9,7 +9,6 @@
 #include "kernel_double/kernel_abi.h"
 #include "util/fork_handlers.h"
 
-#include <deque>
 #include <map>
 
 #include <sys/types.h>
@@ -57,18 +56,9 @@ private:
     struct job {
         uint64_t seq         = 0;
         uint64_t of_emulator = 0;
-        bool timestamp       = false;
-    };
-    /* How one ended that has no slot any more. */
-    struct outcome {
-        uint64_t seq;
-        int error; /* errno, or 0 */
-        int64_t timestamp;
     };
 
     int check(const chunk &one) const;
-    void keep_outcome(int fd, const job &ended);
-    bool take_outcome(uint64_t seq, wait_out &out, int &ret);
     int allocate(int fd, const memory_in &in, uint64_t &value_p);
     int free(int fd, const memory_in &in);
     int map(int fd, const memory_in &in, uint64_t &value_p);
@@ -80,7 +70,6 @@ private:
     hlthunk_hw_ip_info info_{};
     uint64_t next_seq_ = 1;
     job jobs_[max_in_flight];
-    std::deque<outcome> outcomes_; /* the oldest first */
     std::map<uint64_t, buffer> buffers_;
     std::map<uint64_t, allocation> allocations_;
     std::map<uint64_t, mapping> mappings_;

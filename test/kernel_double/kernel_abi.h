@@ -171,9 +171,8 @@ struct submit_out {
 };
 static_assert(sizeof(submit_out) == 24);
 
-inline constexpr uint32_t cs_flag_timestamp = 0x20;
-inline constexpr uint32_t cs_flag_staged    = 0x40;
-inline constexpr uint32_t cs_flag_flush     = 0x8000;
+inline constexpr uint32_t cs_flag_staged = 0x40;
+inline constexpr uint32_t cs_flag_flush  = 0x8000;
 /** SIGNAL, WAIT, COLLECTIVE_WAIT, ENCAP, RESERVE, UNRESERVE, ENGINE_CORE,
  *  FLUSH, ENGINES: each makes a submission something else. */
 inline constexpr uint32_t cs_flags_of_other_types =
@@ -201,9 +200,6 @@ enum wait_status : uint32_t { completed, busy, timed_out, aborted };
 inline constexpr uint32_t wait_flag_interrupt = 2;
 inline constexpr uint32_t wait_flag_multi     = 4;
 inline constexpr uint32_t wait_out_gone       = 1;
-inline constexpr uint32_t wait_out_timestamp  = 2;
-/** Of submissions that ask for a time stamp, so many are remembered. */
-inline constexpr size_t kept_outcomes = 256;
 
 struct memory_in {
     union {

@@ -58,6 +58,20 @@ protected:
     uint64_t device = 0;
 };
 
+/* The driver keeps how a job ended until another has its slot. */
+TEST_F(emu_waiting, for_a_job_whose_slot_has_another_is_over_at_once)
+{
+    const wished_faults one("job#1=abort");
+    const uint64_t seq = start();
+    EXPECT_EQ(card.wait(seq), aborted);
+    for (unsigned i = 1; i < gaudi::shim::max_cs_in_flight; ++i) {
+        EXPECT_EQ(card.wait(start()), completed);
+    }
+    EXPECT_EQ(card.wait(seq), aborted);
+    EXPECT_EQ(card.wait(start()), completed);
+    EXPECT_EQ(card.wait(seq), completed) << "nobody knows better";
+}
+
 TEST_F(emu_waiting, costs_no_time_of_the_processor)
 {
     card.pause(true);
