@@ -81,6 +81,8 @@ TEST_F(key_format, processes_and_slots_that_are_not_fail)
         /* None of it spoils the right one. */
         EXPECT_EQ(with([](auto &) {}), UCS_OK);
     }
+    EXPECT_THAT(take_logs(),
+                ::testing::Each(HasSubstr("by this remote key will fail")));
 }
 
 TEST_F(key_format, what_nobody_writes_is_an_error)

@@ -21,6 +21,7 @@ struct known_fault {
     place where;
     const char *fault;
     const char *what; /* see peer/ucp_faults.cc */
+    const char *rndv_thresh = "auto";
 };
 
 void PrintTo(const known_fault &what, std::ostream *to)
@@ -60,11 +61,11 @@ const known_fault known_faults[] = {
     {"no_sendmsg", at_server, "deny=sendmsg", "get 3000 gaudi gaudi keys"},
     {"no_recvmsg", at_client, "deny=recvmsg", "get 3000 gaudi gaudi keys"},
     {"a_job_aborted_at_an_eager_message", at_client, "job#1=abort",
-     "tag 8 gaudi heap operation"},
-    {"no_submission_at_a_staged_message", at_server, "submit#1=ETIMEDOUT",
-     "tag 1048576 gaudi gaudi operation"},
-    {"no_submission_at_an_eager_message", at_server, "submit=EMFILE",
-     "tag 8 plain gaudi operation"},
+     "tag 8 gaudi heap operation", "inf"},
+    {"a_card_lost_at_an_eager_message", at_client, "job#1=reset",
+     "tag 8 gaudi heap operation", "inf"},
+    {"a_card_lost_at_the_second_part_of_a_message", at_client, "job#2+=reset",
+     "tag 20000 gaudi heap operation", "inf"},
 };
 
 /* GAUDI_TEST_FAULTS says otherwise, and GAUDI_TEST_SEED which. */
@@ -118,18 +119,15 @@ protected:
         return {what, size, here, there, any_of(moments)};
     }
 
-    /* UCP's old protocols put and get device memory by gaudi_ipc alone. */
+    /* Other transports send what could not be fetched. */
     process_options any_options(bool is_message)
     {
-        static constexpr const char *lists[] = {
-            "gaudi_copy,gaudi_ipc", "gaudi_copy,gaudi_ipc,sm", "gaudi_copy,sm",
-            "gaudi_copy,tcp"};
-        constexpr size_t with_ipc              = 2;
+        static constexpr const char *lists[]   = {"gaudi_copy,gaudi_ipc",
+                                                  "gaudi_copy,gaudi_ipc,sm"};
         static constexpr const char *schemes[] = {"auto", "get_zcopy",
                                                   "put_zcopy"};
         process_options options                = with(
-                           {{"UCX_TLS",
-                             lists[random_() % (is_message ? std::size(lists) : with_ipc)]},
+                           {{"UCX_TLS", lists[is_message ? 0 : random_() % std::size(lists)]},
                             {"UCX_RNDV_SCHEME", any_of(schemes)},
                             {"UCX_PROTO_ENABLE", default_protocols},
                             {"UCX_KEEPALIVE_INTERVAL", "500ms"},
@@ -192,9 +190,9 @@ TEST_P(faults_that_were_met, end_in_right_bytes_or_an_error)
     const auto &[known, protocols] = GetParam();
     const arguments what           = words(known.what);
     run_one(what, known.fault, known.where == at_server,
-            with({{"UCX_TLS", (what[0] == "tag") ? "gaudi_copy,sm"
-                                                 : "gaudi_copy,gaudi_ipc"},
+            with({{"UCX_TLS", "gaudi_copy,gaudi_ipc"},
                   {"UCX_PROTO_ENABLE", protocols},
+                  {"UCX_RNDV_THRESH", known.rndv_thresh},
                   {"UCX_HANDLE_ERRORS", "none"},
                   {"UCX_LOG_LEVEL", "error"}}));
 }

@@ -589,6 +589,75 @@ TEST_F(ipc_own_messages, do_not_follow_a_failed_put_behind_a_fence)
     (void)take_logs();
 }
 
+/* What UCP does to pack device memory: UCP 1.13 ignores the status. */
+struct fetched_bytes {
+    static size_t pack(void *to, void *self)
+    {
+        const auto &of = *static_cast<fetched_bytes *>(self);
+        of.status_p =
+            uct_ep_get_short(of.by, to, size, of.from, UCT_INVALID_RKEY);
+        return size;
+    }
+
+    static constexpr unsigned size = 64;
+    uct_ep_h by;
+    uint64_t from;
+    ucs_status_t &status_p;
+};
+
+TEST_F(ipc_own_messages, are_not_sent_without_bytes_that_cannot_be_fetched)
+{
+    const transport copies(copy_md);
+    const device_buffer memory(copy_md, fetched_bytes::size);
+    ucs_status_t fetched = UCS_OK;
+    fetched_bytes bytes{copies.ep, memory.remote(), fetched};
+    const auto send_fetched = [&] {
+        return uct_ep_am_bcopy(loop, ipc_echo_id, fetched_bytes::pack, &bytes,
+                               0);
+    };
+    EXPECT_EQ(fetched_bytes::size, send_fetched());
+    wait_for(1);
+    ASSERT_EQ(0, emulator::instance().hlthunk_emu_fault("job#1=abort"));
+    EXPECT_EQ(UCS_ERR_IO_ERROR, send_fetched());
+    EXPECT_EQ(UCS_ERR_IO_ERROR, fetched);
+    /* Nor what follows: the endpoint has failed. */
+    EXPECT_EQ(fetched_bytes::size, send_fetched());
+    EXPECT_EQ(UCS_OK, send());
+    EXPECT_TRUE(tl->progress_until([&] { return !tl->failures.empty(); }));
+    EXPECT_EQ(loop, tl->failures.at(0).first);
+    EXPECT_EQ(UCS_ERR_IO_ERROR, tl->failures.at(0).second);
+    EXPECT_EQ(UCS_ERR_IO_ERROR, send_fetched());
+
+    /* Another one to the same mailbox. */
+    uct_ep_h other = tl->make_ep();
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(other, ipc_echo_id, 0, "x", 1));
+    wait_for(2);
+    EXPECT_EQ(9u, received.back().size());
+    uct_ep_destroy(other);
+    (void)take_logs();
+}
+
+TEST_F(ipc_own_messages, put_nothing_that_cannot_be_fetched)
+{
+    transport copies(copy_md);
+    const device_buffer memory(copy_md, fetched_bytes::size);
+    const device_buffer device(copy_md, fetched_bytes::size);
+    ucs_status_t fetched = UCS_OK;
+    fetched_bytes bytes{copies.ep, memory.remote(), fetched};
+    for (transport *by : {&*tl, &copies}) {
+        uct_ep_h to = by->make_ep();
+        ASSERT_EQ(0, emulator::instance().hlthunk_emu_fault("job#1=abort"));
+        EXPECT_EQ(UCS_ERR_IO_ERROR,
+                  uct_ep_put_bcopy(to, fetched_bytes::pack, &bytes,
+                                   device.remote(), UCT_INVALID_RKEY));
+        EXPECT_TRUE(by->progress_until([&] { return !by->failures.empty(); }));
+        EXPECT_EQ(to, by->failures.at(0).first);
+        EXPECT_EQ(UCS_ERR_IO_ERROR, by->failures.at(0).second);
+        uct_ep_destroy(to);
+    }
+    (void)take_logs();
+}
+
 /* UCX counts what its log tells, where it was built with that. */
 TEST_F(ipc_own_messages, are_traced)
 {

@@ -3,7 +3,6 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory_map.h"
-#include "uct/gaudi/base/ucx/callers.h"
 #include "uct/gaudi/base/ucx/registration.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/copy/copy_md.h"
@@ -78,40 +77,12 @@ bool is_first_of_worker(const interface *iface)
 
 } // namespace
 
-/* UCP delivers other bytes for a fragment that was not copied.
- * What was given up is what its owner wanted. */
-static void end_with_failed_fragment(const uct_completion_t &completion,
-                                     ucs_status_t status)
-{
-    if ((status != UCS_ERR_CANCELED) && base::is_fragment(completion)) {
-        ucs_fatal("gaudi_cpy: a part of a message cannot be copied to or from "
-                  "device memory: %s; UCX would deliver other bytes "
-                  "(UCX_GAUDI_COPY_FAILED_PACK)",
-                  ucs_status_string(status));
-    }
-}
-
-/* FAILED_PACK */
-enum failed_pack : unsigned { abort_process, go_on };
-
-static const char *failed_pack_names[] = {"abort", "continue", nullptr};
-
 ucs_config_field_t transport::config_table[] = {
     {"", "", nullptr, offsetof(config, super),
      UCS_CONFIG_TYPE_TABLE(uct_iface_config_table)},
 
     {"", "", nullptr, offsetof(config, transfers),
      UCS_CONFIG_TYPE_TABLE(base::transfer_config_table)},
-
-    {"FAILED_PACK", "abort",
-     "What happens when the copy fails by which UCX packs device memory into\n"
-     "a message or unpacks it, and fails again when it is tried again. UCX\n"
-     "1.13 ignores that, and delivers whatever is there, and so do all\n"
-     "releases for the fragments of a long message that is staged. Otherwise\n"
-     "later releases end the process themselves.\n"
-     " abort     - the process ends\n"
-     " continue  - the message arrives with wrong bytes",
-     offsetof(config, failed_pack), UCS_CONFIG_TYPE_ENUM(failed_pack_names)},
 
     {nullptr, nullptr, nullptr, 0, {}}};
 
@@ -272,10 +243,6 @@ ucs_status_t interface::open(const uct_iface_params_t &params,
     engine->show_in(super.handle());
     max_bcopy = options.chunk_bytes;
     bandwidth = config.transfers.bandwidth_or(base::link_bandwidth(own));
-    bears_failed_pack = (config.failed_pack == go_on);
-    if (!bears_failed_pack) {
-        engine->watch_failures(end_with_failed_fragment);
-    }
     add_interface(this);
     return UCS_OK;
 }

@@ -34,7 +34,6 @@ using interface_end = std::shared_ptr<std::atomic<bool>>;
 struct interface_config {
     uct_iface_config_t super;
     base::transfer_config transfers;
-    unsigned failed_pack;
 };
 
 struct interface {
@@ -47,9 +46,8 @@ struct interface {
     uint64_t number   = 0; /**< see interface_address; 0: not open */
     interface_end end = std::make_shared<std::atomic<bool>>(false);
     base::pending_requests pending;
-    size_t max_bcopy       = 0;
-    double bandwidth       = 0;     /**< bytes/second */
-    bool bears_failed_pack = false; /**< see FAILED_PACK */
+    size_t max_bcopy = 0;
+    double bandwidth = 0; /**< bytes/second */
 };
 
 struct endpoint {
@@ -126,9 +124,6 @@ struct transport : base::transport_base,
         }
         return ep->super.status();
     }
-    [[gnu::noinline, gnu::cold]] static ucs_status_t
-    bear_failure(uct_ep_h ep, const base::side &to, const base::side &from,
-                 size_t length, const void *caller, ucs_status_t status);
     /* All that was started before, on this endpoint. */
     static base::callback<uct_ep_flush_func_t> ep_flush;
     static bool has_resources(const endpoint &ep)

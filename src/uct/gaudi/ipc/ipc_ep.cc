@@ -68,7 +68,8 @@ ucs_status_t check_way(uct_ep_h ep)
 }
 
 /* Take note of what came of a message: a lost peer is a failure of the
- * endpoint. A request has one turn, not what its callbacks send. */
+ * endpoint, and so is one that could not be packed. A request has one turn, not
+ * what its callbacks send. */
 ucs_status_t note_result(uct_ep_h ep, ucs_status_t status)
 {
     auto &self = *to_ep(ep);
@@ -77,8 +78,8 @@ ucs_status_t note_result(uct_ep_h ep, ucs_status_t status)
         self.sent             = self.out->sent();
     } else if (status == UCS_ERR_NO_RESOURCE) {
         self.is_behind = true;
-    } else if (status == UCS_ERR_ENDPOINT_TIMEOUT) {
-        self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
+    } else {
+        self.super.fail(status);
     }
     return status;
 }
@@ -265,9 +266,11 @@ ssize_t transport::ep_am_bcopy(uct_ep_h ep, uint8_t id,
     if ((status == UCS_OK) && ucs_unlikely(is_peer_lost(*to_ep(ep)))) {
         status = note_result(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
-    if (ucs_likely(status == UCS_OK) || is_untold(ep)) {
+    if (ucs_likely(status == UCS_OK)) {
         status =
             note_result(ep, to_ep(ep)->out->send_packed(id, pack, arg, length));
+    } else if (is_untold(ep)) {
+        length = to_ep(ep)->out->pack_only(pack, arg);
     }
     if (ucs_unlikely(length < 0)) {
         return status; /* lost it is only when the callback was called */

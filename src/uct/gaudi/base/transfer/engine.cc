@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/transfer/engine.h"
 
+#include "uct/gaudi/base/ucx/packing.h"
 #include "uct/gaudi/base/ucx/status.h"
 
 #include <cstring>
@@ -203,9 +204,6 @@ ucs_status_t transfer_engine::fail_later(flush_domain &domain, ucs_status_t why,
                          (why == UCS_ERR_REJECTED) ||
                          ((why == UCS_ERR_NO_DEVICE) && planner_.has_card());
     if (!is_fate || (completion == nullptr) || is_inherited()) {
-        if ((completion != nullptr) && (why != UCS_ERR_NO_RESOURCE)) {
-            operations_.show_failure(*completion, why);
-        }
         return why;
     }
     operation *op = operations_.take();
@@ -270,12 +268,13 @@ ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
             return UCS_ERR_NO_RESOURCE;
         }
         if (dst.remote == nullptr) {
-            return static_cast<ssize_t>(pack(dst.pointer(), arg));
+            return call_pack(pack, dst.pointer(), arg);
         }
-        const size_t packed = pack(bounce_.get(), arg);
-        status              = copy(dst, bounce_.get(), packed);
-        return (status == UCS_OK) ? static_cast<ssize_t>(packed)
-                                  : static_cast<ssize_t>(status);
+        const ssize_t packed = call_pack(pack, bounce_.get(), arg);
+        if (packed >= 0) {
+            status = copy(dst, bounce_.get(), static_cast<size_t>(packed));
+        }
+        return (status == UCS_OK) ? packed : static_cast<ssize_t>(status);
     }
 
     /* How long it is, the callback says when there is a place for it. */
@@ -284,15 +283,17 @@ ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
     if (status != UCS_OK) {
         return status;
     }
-    const size_t length = pack(op->copy.chunk->data, arg);
-    status              = planner_.check(dst, length);
+    const ssize_t packed = call_pack(pack, op->copy.chunk->data, arg);
+    const auto length    = static_cast<size_t>(packed);
+    status               = (packed >= 0) ? planner_.check(dst, length)
+                                         : static_cast<ucs_status_t>(packed);
     if (status != UCS_OK) {
         operations_.put_back(*op);
         return status;
     }
     operations_.start(*op, &domain, operation_kind::copy, nullptr);
     begin_bcopy(*op, shim::dma_direction::host_to_device, length);
-    return static_cast<ssize_t>(length);
+    return packed;
 }
 
 ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,

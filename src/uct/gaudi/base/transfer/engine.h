@@ -86,7 +86,8 @@ public:
                                      uct_completion_t *completion);
 
     /** Let a callback write the bytes, and start their copy; they are there on
-     *  return when the target is host memory.
+     *  return when the target is host memory. Nothing is copied of what could
+     *  not be fetched: see packing.h.
      *  @return Bytes, or a negative status as for @ref start. */
     [[nodiscard]] ssize_t start_packed(flush_domain &domain, const side &dst,
                                        uct_pack_callback_t pack, void *arg);
@@ -174,12 +175,6 @@ public:
         if (event_ != nullptr) {
             event_->signal();
         }
-    }
-
-    /** See operations::watch_failures. */
-    void watch_failures(void (*watch)(const uct_completion_t &, ucs_status_t))
-    {
-        operations_.watch_failures(watch);
     }
 
     /** Have a card of this process flush what others have written to it.

@@ -301,8 +301,6 @@ void operations::complete(operation &op)
     uct_completion_t *completion = op.completion;
     const ucs_status_t status    = op.status;
     flush_domain *domain         = op.domain;
-    const bool is_flush          = (op.what == operation_kind::flush_domain) ||
-                          (op.what == operation_kind::flush_all);
 
     if (op.what != operation_kind::flush_domain) {
         ucs_list_del(&op.in_all);
@@ -332,9 +330,6 @@ void operations::complete(operation &op)
 
     /* Last: it may start operations, and destroy endpoints. */
     if (completion != nullptr) {
-        if (ucs_unlikely((status != UCS_OK) && !is_flush)) {
-            show_failure(*completion, status);
-        }
         uct_invoke_completion(completion, status);
     }
 }

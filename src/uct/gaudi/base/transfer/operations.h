@@ -156,21 +156,6 @@ public:
     /** A domain that has got a failure, each once; nullptr: none. */
     [[nodiscard]] flush_domain *take_failed();
 
-    /** Have a function see failures before their completions are called. */
-    void watch_failures(void (*watch)(const uct_completion_t &, ucs_status_t))
-    {
-        watch_ = watch;
-    }
-
-    /** Have it see a failure, also of what is not started. */
-    void show_failure(const uct_completion_t &completion,
-                      ucs_status_t status) const
-    {
-        if (watch_ != nullptr) {
-            watch_(completion, status);
-        }
-    }
-
     /** Call the completions of what has ended. @return How many. */
     unsigned complete_ended();
 
@@ -187,7 +172,6 @@ private:
     void end_reached_flush(ucs_list_link_t &list, operation_kind what);
 
     const unsigned limit_;
-    void (*watch_)(const uct_completion_t &, ucs_status_t) = nullptr;
     std::vector<std::unique_ptr<operation[]>> blocks_;
     unsigned made_       = 0; /* operations in them */
     unsigned free_count_ = 0;

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "uct/gaudi/base/transfer/engine.h"
+#include "uct/gaudi/base/ucx/packing.h"
 #include "uct/gaudi/base/ucx/trace.h"
 
 namespace gaudi::base {
@@ -24,29 +25,23 @@ struct rma {
                         size_t, const side & /* remote */)
     {}
 
-    /** A short operation has failed. @return Its result. */
-    static ucs_status_t bear_failure(uct_ep_h, const side & /* to */,
-                                     const side & /* from */, size_t,
-                                     const void * /* caller */,
-                                     ucs_status_t status)
+    static ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer,
+                                     unsigned length, uint64_t remote_addr,
+                                     uct_rkey_t rkey) noexcept
     {
+        return do_short(ep, true, buffer, length, remote_addr, rkey);
+    }
+
+    static ucs_status_t ep_get_short(uct_ep_h ep, void *buffer, unsigned length,
+                                     uint64_t remote_addr,
+                                     uct_rkey_t rkey) noexcept
+    {
+        const ucs_status_t status =
+            do_short(ep, false, buffer, length, remote_addr, rkey);
+        if (ucs_unlikely(status != UCS_OK)) {
+            fetch_failure = status;
+        }
         return status;
-    }
-
-    static ucs_status_t ep_put_short(uct_ep_h ep, call_site caller,
-                                     const void *buffer, unsigned length,
-                                     uint64_t remote_addr,
-                                     uct_rkey_t rkey) noexcept
-    {
-        return do_short(ep, true, buffer, length, remote_addr, rkey, caller);
-    }
-
-    static ucs_status_t ep_get_short(uct_ep_h ep, call_site caller,
-                                     void *buffer, unsigned length,
-                                     uint64_t remote_addr,
-                                     uct_rkey_t rkey) noexcept
-    {
-        return do_short(ep, false, buffer, length, remote_addr, rkey, caller);
     }
 
     static ssize_t ep_put_bcopy(uct_ep_h ep, uct_pack_callback_t pack,
@@ -58,11 +53,14 @@ struct rma {
         if (ucs_unlikely(status != UCS_OK)) {
             return status;
         }
+        fetch_failure = UCS_OK; /* perhaps nothing gets packed */
         const ssize_t result =
             engine_of(ep).start_packed(domain_of(ep), remote, pack, arg);
         if (ucs_likely(result >= 0)) {
             Transport::log_way(ep, true, nullptr, static_cast<size_t>(result),
                                remote);
+        } else if (fetch_failure != UCS_OK) {
+            to_endpoint(ep).super.fail(fetch_failure);
         }
         return result;
     }
@@ -145,17 +143,21 @@ private:
                     ->engine;
     }
 
+    static auto &to_endpoint(uct_ep_h ep)
+    {
+        return *reinterpret_cast<typename Transport::endpoint *>(ep);
+    }
+
     static flush_domain &domain_of(uct_ep_h ep)
     {
-        return reinterpret_cast<typename Transport::endpoint *>(ep)->domain;
+        return to_endpoint(ep).domain;
     }
 
     /* Whatever comes of it, a request that waited has had its turn. */
     static ucs_status_t begin(uct_ep_h ep, uct_rkey_t rkey, side &remote,
                               uct_completion_t *comp)
     {
-        reinterpret_cast<typename Transport::endpoint *>(ep)->pending.has_turn =
-            false;
+        to_endpoint(ep).pending.has_turn = false;
         return Transport::find_remote(ep, rkey, remote, comp);
     }
 
@@ -172,20 +174,15 @@ private:
 
     static ucs_status_t do_short(uct_ep_h ep, bool is_put, const side &local,
                                  size_t length, uint64_t remote_addr,
-                                 uct_rkey_t rkey, call_site caller)
+                                 uct_rkey_t rkey)
     {
         side remote(remote_addr);
-        const side &to   = is_put ? remote : local;
-        const side &from = is_put ? local : remote;
-        ucs_status_t status =
+        const ucs_status_t status =
             find(ep, is_put, local, length, rkey, remote, nullptr);
-        if (ucs_likely(status == UCS_OK)) {
-            status = engine_of(ep).copy(to, from, length);
-        }
         return ucs_likely(status == UCS_OK)
-                   ? UCS_OK
-                   : Transport::bear_failure(ep, to, from, length,
-                                             caller.return_address, status);
+                   ? engine_of(ep).copy(is_put ? remote : local,
+                                        is_put ? local : remote, length)
+                   : status;
     }
 };
 

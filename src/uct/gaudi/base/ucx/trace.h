@@ -9,7 +9,6 @@
 #include "uct/gaudi/base/ucx/ucx.h"
 
 #include <numeric>
-#include <type_traits>
 
 namespace gaudi::base {
 
@@ -43,12 +42,6 @@ inline size_t length_of(void *const *, const size_t *lengths, const uct_mem_h *,
 {
     return std::accumulate(lengths, lengths + count, size_t{0});
 }
-
-/** Where the caller of an operation goes on. An operation that wants to know
- *  takes it in front of its own arguments. */
-struct call_site {
-    const void *return_address;
-};
 
 /** Where UCX's statistics of an endpoint count an operation. */
 struct operation_counters {
@@ -97,24 +90,11 @@ struct traced;
 
 template <uct_ep_operation_t which, typename Result, typename... Arguments,
           Result (*operation)(uct_ep_h, Arguments...) noexcept>
-requires(!std::is_invocable_v<void(call_site, ...),
-                              Arguments...>) struct traced<which, operation> {
-    [[gnu::flatten]] static Result op(uct_ep_h ep,
-                                      Arguments... arguments) noexcept
-    {
-        return trace<which>(ep, operation(ep, arguments...), arguments...);
-    }
-};
-
-template <uct_ep_operation_t which, typename Result, typename... Arguments,
-          Result (*operation)(uct_ep_h, call_site, Arguments...) noexcept>
 struct traced<which, operation> {
     [[gnu::flatten]] static Result op(uct_ep_h ep,
                                       Arguments... arguments) noexcept
     {
-        const call_site caller{__builtin_return_address(0)};
-        return trace<which>(ep, operation(ep, caller, arguments...),
-                            arguments...);
+        return trace<which>(ep, operation(ep, arguments...), arguments...);
     }
 };
 

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "uct/gaudi/base/ucx/packing.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 #include "uct/gaudi/ipc/messages/mailbox.h"
 #include "uct/gaudi/ipc/messages/ring.h"
@@ -79,7 +80,8 @@ public:
 
     /** The callback writes into the room.
      *  @param length_p  Of the message, which was perhaps sent in vain; set
-     *                   once it has been packed. */
+     *                   once it has been packed.
+     *  @return Also what base::call_pack does; nothing was sent then. */
     [[nodiscard]] ucs_status_t send_packed(uint8_t id, uct_pack_callback_t pack,
                                            void *arg, ssize_t &length_p)
     {
@@ -88,8 +90,25 @@ public:
         if (status != UCS_OK) [[unlikely]] {
             return status;
         }
-        length_p = static_cast<ssize_t>(pack(room, arg));
-        return publish(id, static_cast<size_t>(length_p));
+        const ssize_t packed = base::call_pack(pack, room, arg);
+        if (packed < 0) [[unlikely]] {
+            writer_.abandon();
+            return static_cast<ucs_status_t>(packed);
+        }
+        length_p = packed;
+        return publish(id, static_cast<size_t>(packed));
+    }
+
+    /** Have a message packed that is not sent.
+     *  @return Its length; negative without room for it. */
+    [[nodiscard]] ssize_t pack_only(uct_pack_callback_t pack, void *arg)
+    {
+        void *room;
+        if (reserve(max_payload, room) != UCS_OK) {
+            return -1;
+        }
+        writer_.abandon();
+        return base::call_pack(pack, room, arg);
     }
 
     /** The message that was sent last, for the log: the receiver may have

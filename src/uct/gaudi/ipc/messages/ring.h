@@ -138,6 +138,9 @@ public:
         put({static_cast<uint32_t>(length), id, record_message, 0}, next);
     }
 
+    /** Give up the message that room was made for, and may be written. */
+    void abandon() { zeroed_ = head_ + ring_line; }
+
     /** What the reader does about what was published before: one that is not
      *  seen idle here finds it. */
     [[nodiscard]] ring_state state() const

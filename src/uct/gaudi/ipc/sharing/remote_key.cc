@@ -2,7 +2,6 @@
 #include "uct/gaudi/ipc/sharing/remote_key.h"
 
 #include "uct/gaudi/base/cards/card_table.h"
-#include "uct/gaudi/base/ucx/callers.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "uct/gaudi/ipc/process/shared_folder.h"
@@ -125,17 +124,10 @@ ucs_status_t remote_key::failure_of(const wire_key &key, ucs_status_t status)
     if ((key.of_message != 0) || (by_nature && (key.kind == key_kind::host))) {
         return UCS_OK;
     }
-    const base::key_user user = base::find_key_user();
-    if ((user == base::key_user::message) ||
-        (by_nature && (user == base::key_user::unknown))) {
-        return UCS_OK;
-    }
-    ucs_log((user == base::key_user::program) ? UCS_LOG_LEVEL_ERROR
-                                              : UCS_LOG_LEVEL_DIAG,
-            "gaudi_ipc: memory of process %u cannot be reached from here: put "
-            "and get by this remote key will fail; UCX_PROTO_ENABLE=y stages "
-            "them",
-            key.process.pid);
+    ucs_error("gaudi_ipc: memory of process %u cannot be reached from here: "
+              "put and get by this remote key will fail; UCX_PROTO_ENABLE=y "
+              "stages them",
+              key.process.pid);
     return UCS_ERR_IO_ERROR;
 }
 

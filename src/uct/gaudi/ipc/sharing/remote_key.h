@@ -32,8 +32,7 @@ public:
      *      addresses now
      *    - a failure, such as no room for descriptors or a lost card: the old
      *      protocols would have a CPU touch device memory. The new ones stage,
-     *      and so do all for messages: to them such memory is unreachable, as
-     *      it is to programs that use UCT where no card can ever reach it.
+     *      and so do all for messages: to them such memory is unreachable.
      *  @param buffer  sizeof(wire_key) bytes, of any alignment.
      *  @param key_p   Filled on success; owned by the caller, see @ref drop.
      *  @return UCS_ERR_UNREACHABLE when this process cannot use the memory;
