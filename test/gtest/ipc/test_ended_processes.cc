@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Exporters and importers that end, or become another program. */
 #include "common/process_state.h"
+#include "common/ucx_logs.h"
 #include "gtest/ipc/exporter.h"
 #include "gtest/ipc/fixture.h"
 
@@ -69,6 +70,7 @@ TEST_F(ended_processes, that_execute_another_program_are_not_written_to)
         EXPECT_EQ(status, UCS_ERR_ENDPOINT_TIMEOUT);
     }
     EXPECT_EQ(use_of(key), out_of_reach());
+    (void)take_logs();
     child.kill(SIGKILL);
     (void)child.wait();
 }

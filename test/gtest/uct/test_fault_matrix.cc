@@ -699,6 +699,7 @@ TEST_P(fault_matrix, is_seen_once_and_all_else_goes_on)
     options.environment = {
         {"GAUDI_FAULT", what->name},
         {"GAUDI_OPERATION", rules->name},
+        {"UCX_PROTO_ENABLE", "y"}, /* keys of no use are not unpacked */
         {"HLTHUNK_EMU_DEVICES", "3"},
         {"UCX_GAUDI_DEVICES", has_other_card() ? "0,1" : "0"}};
     child_process child("meets_a_fault", options);
