@@ -151,6 +151,6 @@ ucs_status_t ucx_gaudi_card_query(unsigned number, ucx_gaudi_card_attr_t *attr)
     if (attr == nullptr) {
         return gaudi::refuse_null(__func__);
     }
-    return gaudi::base::guarded(
+    return gaudi::base::guarded_entry(
         [&] { return gaudi::query_card(number, *attr); });
 }

@@ -144,7 +144,7 @@ ucs_status_t copy_memory(void *dst, const void *src, size_t length) noexcept
         std::memmove(dst, src, length);
         return UCS_OK;
     }
-    return base::guarded([&] {
+    return base::guarded_entry([&] {
         const opened_ptr to   = program_ipc::instance().find(dst, length);
         const opened_ptr from = program_ipc::instance().find(src, length);
         log_way(to, dst, from, src, length);

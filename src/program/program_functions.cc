@@ -43,7 +43,7 @@ ucs_status_t ucx_gaudi_open(const char *card_name)
 
 ucs_status_t ucx_gaudi_close()
 {
-    return base::guarded([] {
+    return base::guarded_entry([] {
         gaudi::program_ipc::instance().forget_freed();
         return program_memory::instance().close();
     });

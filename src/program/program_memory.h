@@ -136,7 +136,7 @@ private:
     template <typename Body>
     static ucs_status_t run(bool opens, const char *card, Body &&body) noexcept
     {
-        return base::guarded([&] {
+        return base::guarded_entry([&] {
             auto &own           = instance();
             ucs_status_t status = own.enter(opens, card);
             if (status == UCS_OK) {

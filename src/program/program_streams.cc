@@ -88,31 +88,13 @@ void stream_work::run()
 
 namespace {
 
-/* Whether a stream or an event can be used.
- * @return UCS_OK, or an error, which was logged. */
-template <typename Object>
-ucs_status_t check_object(const char *function, const Object *object)
-{
-    if (object == nullptr) {
-        return refuse_null(function);
-    }
-    if (object->made_in.is_parent()) {
-        ucs_error("gaudi: %s: it was made by the process that this one was "
-                  "forked from",
-                  function);
-        return UCS_ERR_UNSUPPORTED;
-    }
-    return UCS_OK;
-}
-
-/* What a function does with streams and events that can be used. */
+/* What a function does with streams and events. */
 template <typename Body, typename... Object>
 ucs_status_t call(const char *function, Body &&body,
                   const Object *...objects) noexcept
 {
-    ucs_status_t status = UCS_OK;
-    (void)(((status = check_object(function, objects)) == UCS_OK) && ...);
-    return (status == UCS_OK) ? base::guarded(body) : status;
+    return ((objects != nullptr) && ...) ? base::guarded_entry(body)
+                                         : refuse_null(function);
 }
 
 ucs_status_t create_stream(ucx_gaudi_stream_h &stream_p)
@@ -141,7 +123,7 @@ ucs_status_t ucx_gaudi_stream_create(ucx_gaudi_stream_h *stream_p)
     if (stream_p == nullptr) {
         return gaudi::refuse_null(__func__);
     }
-    return gaudi::base::guarded(
+    return gaudi::base::guarded_entry(
         [&] { return gaudi::create_stream(*stream_p); });
 }
 
@@ -204,7 +186,7 @@ ucs_status_t ucx_gaudi_event_create(ucx_gaudi_event_h *event_p)
     if (event_p == nullptr) {
         return gaudi::refuse_null(__func__);
     }
-    return gaudi::base::guarded([&] {
+    return gaudi::base::guarded_entry([&] {
         *event_p = new ucx_gaudi_event;
         return UCS_OK;
     });

@@ -95,7 +95,7 @@ private:
 } // namespace gaudi
 
 struct ucx_gaudi_stream {
-    const gaudi::util::owning_process made_in{};
+    const gaudi::util::in_use open{}; /* a child would lack its thread */
     const std::shared_ptr<gaudi::stream_work> work =
         std::make_shared<gaudi::stream_work>();
 };
@@ -108,7 +108,6 @@ struct ucx_gaudi_event {
         return recorded;
     }
 
-    const gaudi::util::owning_process made_in{};
     std::mutex lock{}; /* of what is recorded */
     std::shared_ptr<gaudi::moment> recorded{};
 };

@@ -13,8 +13,8 @@
  * of component gaudi_copy), and from the first allocation, fill or copy here,
  * or ucx_gaudi_open, until ucx_gaudi_close. Which ones, UCX_GAUDI_DEVICES says;
  * where it leaves a choice, as its default does, the caller has it. What is not
- * closed ends with the process. A forked child has none of its parent's cards,
- * memory and imports; it can have its own.
+ * closed ends with the process. A child that is forked meanwhile may exec or
+ * exit: all other calls answer UCS_ERR_UNSUPPORTED there, and do nothing.
  *
  * Memory that is allocated here is known to UCX like any other device memory,
  * whether UCX is opened before or later. UCX has to have the module by then: a
@@ -299,8 +299,7 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_query(const void *address,
  * that error, once; from then on the stream copies again.
  *
  * Any thread may use a stream or an event at any time, but not while another
- * one destroys it. They belong to the process that made them: in a forked child
- * all functions answer UCS_ERR_UNSUPPORTED, and nothing is done.
+ * one destroys it.
  *
  * All that has a stream or an event as a parameter answers
  * UCS_ERR_INVALID_PARAM where it is NULL, and UCS_ERR_NO_MEMORY where the

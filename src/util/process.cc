@@ -17,10 +17,11 @@
 
 namespace gaudi::util {
 
-std::atomic<unsigned> detail::process_generation{0};
+std::atomic<bool> detail::cut_off{false};
 
 namespace {
 
+std::atomic<unsigned> uses{0};
 std::atomic<uint64_t> identity{0};
 std::atomic<process_context *> parents_context{nullptr};
 std::atomic<unsigned> indices{0}; /* that parts of a context have got */
@@ -31,7 +32,9 @@ constinit std::atomic<process_context *> process_context::current_{nullptr};
 
 void process_context::leave_to_parent()
 {
-    detail::process_generation.fetch_add(1);
+    if (uses.load() > 0) {
+        detail::cut_off.store(true);
+    }
     identity.store(0);
     process_context *left = current_.exchange(nullptr);
     if (left == nullptr) {
@@ -69,6 +72,17 @@ unsigned process_context::take_index(std::atomic<unsigned> &place)
     }
     unsigned known = 0;
     return place.compare_exchange_strong(known, fresh) ? fresh : known;
+}
+
+in_use::in_use()
+{
+    (void)process_context::current(); /* has forks noticed */
+    ++uses;
+}
+
+in_use::~in_use()
+{
+    --uses;
 }
 
 uint64_t process_identity()

@@ -11,8 +11,8 @@
  * be half changed, and its locks taken. What the child is to lose of it, such
  * as a descriptor, is closed_in_children (util/fork_handlers.h).
  *
- * Objects that others keep across a fork remember whose they are
- * (owning_process), and do nothing in a child.
+ * A child that is forked while something is open (in_use) may exec or exit,
+ * and nothing else: is_cut_off. Others keep objects of the parent's there.
  */
 #pragma once
 
@@ -26,30 +26,23 @@
 namespace gaudi::util {
 
 namespace detail {
-extern std::atomic<unsigned> process_generation;
+extern std::atomic<bool> cut_off;
 }
 
-/** One more in every forked child of a process that has a process context.
- *  Costs a load. */
-inline unsigned process_generation()
+/** Whether this process was forked while its parent had something open. What it
+ *  has of that is the parent's. Costs a load. */
+inline bool is_cut_off()
 {
-    return detail::process_generation.load(std::memory_order_relaxed);
+    return detail::cut_off.load(std::memory_order_relaxed);
 }
 
-/** The process in which an object was made: a member of what is kept across a
- *  fork. */
-class owning_process {
+/** Something that is open, for as long as this object lives. */
+class in_use {
 public:
-    owning_process() : generation_(process_generation()) {}
-
-    /** Whether that is a parent of this process. */
-    [[nodiscard]] bool is_parent() const
-    {
-        return generation_ != process_generation();
-    }
-
-private:
-    unsigned generation_;
+    in_use();
+    ~in_use();
+    in_use(const in_use &)            = delete;
+    in_use &operator=(const in_use &) = delete;
 };
 
 /** Names this process, and no other one, not even a parent or a later one with

@@ -19,6 +19,31 @@ with ucx_gaudi.Buffer(1000) as buffer:
 print("used")
 """
 
+FORKING = """
+import multiprocessing
+import ucx_gaudi
+
+def use(value):
+    with ucx_gaudi.Buffer(1000) as buffer:
+        assert buffer.fill(value).tobytes() == bytes([value]) * 1000
+    ucx_gaudi.close()
+    return value
+
+def use_in_children():
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        assert pool.map(use, range(8)) == list(range(8))
+
+if __name__ == "__main__":
+    use_in_children()
+    use(1)
+    use_in_children()
+    with ucx_gaudi.Buffer(10):
+        try:
+            use_in_children()
+        except ucx_gaudi.Error as error:
+            print(error.status)
+"""
+
 REFUSED = """
 import ucx_gaudi
 print(ucx_gaudi.cards())
@@ -39,6 +64,11 @@ class Processes(unittest.TestCase):
                               "/usr/bin/python3", "-B", "-c", USE,
                               UCX_GAUDI_DRIVER="")
             self.assertEqual("used\n", said)
+
+    def test_may_be_forked_by_who_has_nothing_open(self):
+        said = common.run_python(FORKING)
+        self.assertIn("-22\n", said)
+        self.assertIn("forked from one that had UCX or cards open", said)
 
     def test_find_the_library_by_a_variable(self):
         self.assertEqual("used\n", common.run_python(

@@ -246,9 +246,6 @@ void connection::start(link &on, uint16_t id, uint64_t remote, uint64_t local,
 
 unsigned connection::poll(dma_completion *ended, unsigned max)
 {
-    if (device_.is_parents()) {
-        return 0;
-    }
     const uint32_t before = ended_count_;
     for (auto &each : links_) {
         link &on = *each;
@@ -350,14 +347,11 @@ void connection::look_for_events(clock::time_point now)
 
 bool connection::is_over() const
 {
-    return device_.is_parents() || device_.of().is_lost();
+    return device_.of().is_lost();
 }
 
 void connection::close()
 {
-    if (device_.is_parents()) {
-        return;
-    }
     for (auto &each : links_) {
         give_up(*each, -EIO);
     }

@@ -42,7 +42,6 @@ std::string port_device::open(const library &driver, const verbs_library &lib,
     if (!lib.reason().empty()) {
         return lib.reason();
     }
-    (void)util::process_context::current(); /* forks are noticed from now on */
     hlthunk_hw_ip_info info{};
     const int ret = driver.hlthunk_get_hw_ip_info(of.fd(), &info);
     if (ret != 0) {
@@ -112,13 +111,7 @@ port_device::~port_device()
 {
     closed_in_children_ = {};
     for (auto &each : ports_) {
-        port *made = each.load();
-        if (!is_parents()) {
-            delete made;
-        }
-    }
-    if (is_parents()) {
-        return; /* all is the parent's, and it would be taken from it */
+        delete each.load();
     }
     if (context_.domain != nullptr) {
         (void)context_.lib.ibv_dealloc_pd(context_.domain);
@@ -196,7 +189,7 @@ void port_device::handle(const ibv_async_event &event)
 
 void port_device::look_for_events()
 {
-    if (is_parents() || !looking_.try_lock()) {
+    if (!looking_.try_lock()) {
         return;
     }
     ibv_async_event event{};

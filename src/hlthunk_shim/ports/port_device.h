@@ -4,7 +4,7 @@
  * driver lets one verbs device be open at a time. Ports are taken into use when
  * a connection wants them first.
  *
- * Any thread. A forked child does nothing with it: queues are not mapped there.
+ * Any thread. Not in a forked child: queues are not mapped there.
  */
 #pragma once
 
@@ -56,9 +56,6 @@ public:
         return context_.changes.load(std::memory_order_acquire);
     }
 
-    /** Whether this process has forked from the one that opened it. */
-    [[nodiscard]] bool is_parents() const { return owner_.is_parent(); }
-
 private:
     port_device(const verbs_library &lib, const card &of, generation kind,
                 card_ports place);
@@ -70,7 +67,6 @@ private:
     const card_ports place_;
     uint64_t usable_ = 0; /* ports, by the card's numbers */
     port_context context_;
-    const util::owning_process owner_;
     std::array<util::closed_in_children, 2> closed_in_children_;
 
     std::mutex setting_up_; /* one port at a time; held across driver calls */

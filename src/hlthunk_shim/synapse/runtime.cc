@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/synapse/runtime.h"
 
-#include "util/process.h"
-
-#include <atomic>
 #include <cerrno>
 #include <utility>
 
@@ -15,29 +12,18 @@ namespace {
 
 constexpr synDeviceId any_device = 0;
 
-/* The descriptor of the card that SynapseAI has, or is acquiring, and the
- * process that it does so in. */
-struct acquisition {
-    int fd              = -1;
-    unsigned generation = 0;
-};
-constinit std::atomic<acquisition> last_acquisition{acquisition{}};
-
-void note_acquisition(int fd)
-{
-    last_acquisition.store({fd, util::process_generation()});
-}
-
-/* Whether the card is that of a process that has forked this one. SynapseAI, of
- * which this one has a copy, must not be asked then: it would act on the
- * parent's card, and its locks may be taken. */
-bool is_parents()
-{
-    const acquisition last = last_acquisition.load();
-    return (last.fd >= 0) && (last.generation != util::process_generation());
-}
-
 } // namespace
+
+/* Under the lock. */
+void synapse_runtime::note_acquisition(int fd)
+{
+    acquired_ = fd;
+    if (fd < 0) {
+        in_use_.reset();
+    } else if (!in_use_.has_value()) {
+        in_use_.emplace();
+    }
+}
 
 void synapse_runtime::opened(int fd)
 {
@@ -50,7 +36,7 @@ void synapse_runtime::closed(int fd)
 {
     std::shared_ptr<synapse_session> old;
     const std::lock_guard<std::mutex> guard(lock_);
-    if (fd == last_acquisition.load().fd) {
+    if (fd == acquired_) {
         note_acquisition(-1);
     }
     if (fd == known_.opened) {
@@ -91,7 +77,7 @@ bool synapse_runtime::is_ready(const synapse_functions &api, int fd) const
 void synapse_runtime::look()
 {
     std::string none;
-    const synapse_functions *api = is_parents() ? nullptr : find(false, none);
+    const synapse_functions *api = find(false, none);
     if (api == nullptr) {
         return;
     }
@@ -153,8 +139,7 @@ int synapse_runtime::acquire(const std::string &bus_id)
         return refuse(synapse_functions::no_acquisition);
     }
     synDeviceInfoV2 info{};
-    const synStatus state =
-        is_parents() ? synSuccess : api->synDeviceGetInfoV2(any_device, &info);
+    const synStatus state = api->synDeviceGetInfoV2(any_device, &info);
     if (state == synSuccess) {
         return refuse("it has another card of this process already, and takes "
                       "no more than one");

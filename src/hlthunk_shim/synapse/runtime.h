@@ -10,9 +10,11 @@
 #pragma once
 
 #include "hlthunk_shim/synapse/session.h"
+#include "util/process.h"
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace gaudi::shim {
@@ -60,11 +62,14 @@ private:
     [[nodiscard]] bool is_ready(const synapse_functions &api, int fd) const;
     [[nodiscard]] const synapse_functions *find(bool load, std::string &why_p);
     int refuse(const std::string &why);
+    void note_acquisition(int fd);
 
     mutable std::mutex lock_;                      /* of what follows; leaf */
     std::unique_ptr<const synapse_functions> api_; /* once it was seen */
     knowledge known_;
     bool initialised_ = false; /* by us */
+    int acquired_     = -1;    /* descriptor that it has, or is acquiring */
+    std::optional<util::in_use> in_use_; /* while there is one */
 };
 
 /** While one lives, what SynapseAI asks of the driver on this thread is for us,

@@ -344,9 +344,6 @@ TEST_F(files, of_the_own_process_are_duplicated)
     replace(file.get());
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(ref));
     file_service::remove(ref);
-
-    forked_process fork([&] { return process->is_self() ? 1 : 0; });
-    EXPECT_EQ(0, fork.wait().exit_code);
 }
 
 TEST_F(files, give_those_that_are_registered)

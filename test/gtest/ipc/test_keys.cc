@@ -486,7 +486,9 @@ TEST_F(keys, are_nothing_to_a_forked_child)
     ASSERT_EQ(remote.status, UCS_OK);
     ASSERT_EQ(remote->hold(), UCS_OK);
     forked_process child([&] {
-        const bool refused = (remote->hold() == UCS_ERR_UNSUPPORTED);
+        uct_rkey_bundle_t none{};
+        const bool refused = (uct_rkey_unpack(&ipc::component(), &key, &none) ==
+                              UCS_ERR_UNSUPPORTED);
         uct_rkey_bundle_t inherited{remote.rkey(), nullptr, nullptr};
         const bool dropped =
             (uct_rkey_release(&ipc::component(), &inherited) == UCS_OK);

@@ -453,35 +453,6 @@ TEST_F(messages, take_files_and_memory_only_as_long_as_they_need_them)
     EXPECT_EQ(mappings, count_mappings("ucx-gaudi-mailbox"));
 }
 
-TEST_F(messages, are_not_the_business_of_a_forked_child)
-{
-    auto sender = connect_to(box->address());
-    ASSERT_EQ(UCS_OK, sender->send(0, 0, nullptr, 0));
-    forked_process child([&] {
-        received_numbers stolen;
-        if ((stolen.poll(*box) != 0) ||
-            (sender->send(0, 9, nullptr, 0) != UCS_ERR_ENDPOINT_TIMEOUT) ||
-            sender->has_room() || !box->arm()) {
-            return 1;
-        }
-        sender.reset();
-        box.reset();
-        /* It can have messages of its own. */
-        box    = make_mailbox();
-        sender = connect_to(box->address());
-        if ((sender == nullptr) || (send_number(*sender, 1) != UCS_OK)) {
-            return 2;
-        }
-        return stolen.wait(*box, 1) ? 0 : 3;
-    });
-    EXPECT_EQ(0, child.wait().exit_code);
-    EXPECT_FALSE(sender->is_closed());
-    ASSERT_EQ(UCS_OK, sender->send(0, 1, nullptr, 0));
-    ASSERT_TRUE(received.wait(*box, 2));
-    EXPECT_THAT(received.numbers, ::testing::ElementsAre(0, 1));
-    EXPECT_EQ(1u, box->senders());
-}
-
 TEST_F(messages, need_options_that_make_sense)
 {
     std::unique_ptr<mailbox> none;

@@ -11,6 +11,7 @@
 #include "uct/gaudi/ipc/process/reachability.h"
 #include "uct/gaudi/ipc/process/shared_folder.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -397,15 +398,17 @@ GAUDI_CHILD(forks_in_a_folder)
     const auto inbox  = make_mailbox();
     const auto parent = own_process();
     GAUDI_CHILD_REQUIRE(own_machine().folder != 0);
-    forked_process child([&] {
+    forked_process child([&]() -> int {
         const auto second = make_mailbox();
-        return (own_machine().folder != 0) &&
-                       (own_process().nonce != parent.nonce)
-                   ? 0
-                   : 1;
+        std::exit((own_machine().folder != 0) &&
+                          (own_process().nonce != parent.nonce)
+                      ? 0
+                      : 1);
     });
     GAUDI_CHILD_REQUIRE(child.wait().exit_code == 0);
-    /* It has gone, this one not. */
+    forked_process idle([]() -> int { std::exit(0); });
+    GAUDI_CHILD_REQUIRE(idle.wait().exit_code == 0);
+    /* They have gone, this one not. */
     auto &folder    = ipc::shared_folder::instance();
     const auto life = folder.open_life(ipc::folder_word(parent.nonce));
     GAUDI_CHILD_REQUIRE(life && !util::has_ended(life.get()));

@@ -299,23 +299,4 @@ TEST_F(remote_errors, an_engine_that_goes_lets_everything_go)
     EXPECT_EQ(1u, far->releases);
 }
 
-TEST_F(remote_errors, a_forked_child_lets_nothing_go)
-{
-    auto child = child_memory::create(large);
-    guarded_buffer host(large);
-    counted_completion done;
-    ASSERT_EQ(UCS_INPROGRESS,
-              engine->start(domain, child->at(0), host.data(), large, &done));
-    forked_process copy([&] {
-        engine->cancel(domain, UCS_ERR_CANCELED);
-        engine->progress();
-        engine->close(domain);
-        engine.reset();
-        return static_cast<int>(child->releases + done.calls);
-    });
-    EXPECT_EQ(0, copy.wait().exit_code);
-    wait_for(done);
-    EXPECT_EQ(UCS_OK, done.status);
-}
-
 } // namespace gaudi::test

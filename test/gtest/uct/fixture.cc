@@ -82,6 +82,13 @@ uct_component_h find_component(const std::string &name)
     return found;
 }
 
+ucs_status_t query(uct_component_h component)
+{
+    uct_component_attr_t attr{};
+    attr.field_mask = UCT_COMPONENT_ATTR_FIELD_MD_RESOURCE_COUNT;
+    return uct_component_query(component, &attr);
+}
+
 ucs_status_t open_md(uct_md_h &md, const variables &changes,
                      const std::string &name)
 {

@@ -43,6 +43,9 @@ uct_component_h find_component(const std::string &name = "gaudi_copy");
 /** Names without UCX_GAUDI_COPY_, and values. */
 using variables = std::vector<std::pair<std::string, std::string>>;
 
+/** What a component says of its memory domains. */
+ucs_status_t query(uct_component_h component);
+
 /** Open the memory domain of a component. */
 ucs_status_t open_md(uct_md_h &md, const variables &changes = {},
                      const std::string &name = "gaudi_copy");

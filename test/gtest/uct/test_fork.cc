@@ -82,6 +82,20 @@ protected:
     std::optional<device_buffer> device{std::in_place, md, size};
 };
 
+/* Open a card, use it, and close it. */
+void use_a_card()
+{
+    const opened_domain own;
+    ASSERT_TRUE(has_card(own));
+    transport mine(own);
+    device_buffer memory(own, size);
+    std::vector<char> from(size);
+    fill_pattern(from.data(), size, 5);
+    mine.start_put(from.data(), size, memory.remote());
+    mine.flush();
+    ASSERT_TRUE(mine.holds(memory.remote(), size, 5));
+}
+
 } // namespace
 
 TEST_F(forking, the_child_gets_errors_and_the_parent_notices_nothing)
@@ -98,11 +112,12 @@ TEST_F(forking, the_child_gets_errors_and_the_parent_notices_nothing)
             UCS_ERR_UNSUPPORTED,
             tl->put_zcopy(host.data(), size, device->remote(), &completion));
         ASSERT_TRUE(tl->progress() == 0);
-        ASSERT_EQ(UCS_OK, uct_iface_flush(tl->iface, 0, nullptr));
-        ASSERT_EQ(UCS_OK, uct_ep_flush(tl->ep, 0, nullptr));
-        ASSERT_TRUE(uct_iface_event_fd_get(tl->iface, &fd) !=
-                    UCS_ERR_UNSUPPORTED);
-        ASSERT_EQ(UCS_OK, uct_iface_event_arm(tl->iface, UCT_EVENT_SEND_COMP));
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED, uct_iface_flush(tl->iface, 0, nullptr));
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED, uct_ep_flush(tl->ep, 0, nullptr));
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED, uct_ep_fence(tl->ep, 0));
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED, uct_iface_event_fd_get(tl->iface, &fd));
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED,
+                  uct_iface_event_arm(tl->iface, UCT_EVENT_SEND_COMP));
         uct_mem_h memh;
         ASSERT_EQ(UCS_ERR_UNSUPPORTED,
                   register_memory(md, host.data(), size, memh));
@@ -112,6 +127,25 @@ TEST_F(forking, the_child_gets_errors_and_the_parent_notices_nothing)
                   uct_md_detect_memory_type(md, device->data(), 1, &type));
     }));
     EXPECT_EQ(before.jobs, engine_hooks::counters().jobs);
+    expect_working_parent();
+}
+
+TEST_F(forking, the_child_cannot_open_ucx)
+{
+    uct_component_h component = find_component();
+    uct_md_config_t *config;
+    ASSERT_EQ(UCS_OK, uct_md_config_read(component, nullptr, nullptr, &config));
+    const auto refuses = [&] {
+        uct_md_h fresh;
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED, query(component));
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED,
+                  uct_md_open(component, "gaudi_copy", config, &fresh));
+    };
+    EXPECT_TRUE(passes_forked([&] {
+        refuses();
+        ASSERT_TRUE(passes_forked(refuses)); /* its own child */
+    }));
+    uct_config_release(config);
     expect_working_parent();
 }
 
@@ -143,21 +177,6 @@ TEST_F(forking, the_child_lets_go_of_the_cards)
     ASSERT_LT(0u, count_card_fds());
     EXPECT_TRUE(passes_forked([] { ASSERT_TRUE(count_card_fds() == 0); }));
     EXPECT_LT(0u, count_card_fds());
-    expect_working_parent();
-}
-
-TEST_F(forking, the_child_can_open_a_card_of_its_own)
-{
-    EXPECT_TRUE(passes_forked([] {
-        const opened_domain own;
-        transport mine(own);
-        device_buffer memory(own, size);
-        std::vector<char> from(size);
-        fill_pattern(from.data(), size, 5);
-        mine.start_put(from.data(), size, memory.remote());
-        mine.flush();
-        ASSERT_TRUE(mine.holds(memory.remote(), size, 5));
-    }));
     expect_working_parent();
 }
 
@@ -211,18 +230,6 @@ TEST_F(forking, the_threads_of_the_parent_are_not_missed)
     ASSERT_EQ(UCS_OK, uct_iface_event_arm(tl->iface, UCT_EVENT_SEND_COMP));
     EXPECT_TRUE(passes_forked([&] {
         ASSERT_TRUE(count_threads("ucx-gaudi-wait") == 0);
-        if (!has_one_card()) { /* which is the parent's */
-            const opened_domain own;
-            transport mine(own);
-            device_buffer memory(own, size);
-            counted_completion done;
-            int fd;
-            ASSERT_EQ(UCS_OK, uct_iface_event_fd_get(mine.iface, &fd));
-            mine.start_put(host.data(), size, memory.remote(), &done);
-            (void)uct_iface_event_arm(mine.iface, UCT_EVENT_SEND_COMP);
-            mine.flush();
-            ASSERT_TRUE(done.calls == 1);
-        }
         tl.reset(); /* must not wait for the parent's watcher */
     }));
     engine_hooks::pause(false);
@@ -239,6 +246,21 @@ TEST_F(forking, a_child_is_another_process_to_its_parent)
     EXPECT_TRUE(passes_forked([&] {
         ASSERT_TRUE(!uct_iface_is_reachable(tl->iface, nullptr, parent));
     }));
+}
+
+TEST_IN_CHILD(forking_of_others, the_child_of_who_has_nothing_open_is_like_any,
+              {with_cards_of_ucx({})})
+{
+    load_module();
+    (void)find_component();
+    ASSERT_TRUE(passes_forked(use_a_card));
+    use_a_card();
+    /* And of who has closed it all. */
+    ASSERT_TRUE(passes_forked([] {
+        use_a_card();
+        ASSERT_TRUE(passes_forked(use_a_card));
+    }));
+    use_a_card();
 }
 
 /* The dynamic linker has a lock for that which a child finds taken. */

@@ -658,6 +658,24 @@ TEST_F(ipc_own_messages, put_nothing_that_cannot_be_fetched)
     (void)take_logs();
 }
 
+TEST_F(ipc_own_messages, are_not_the_business_of_a_forked_child)
+{
+    ASSERT_EQ(UCS_OK, send());
+    EXPECT_TRUE(passes_forked([&] {
+        packed_bytes bytes{"x", 1};
+        ASSERT_TRUE(tl->progress() == 0);
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED, send());
+        ASSERT_EQ(
+            UCS_ERR_UNSUPPORTED,
+            uct_ep_am_bcopy(loop, ipc_echo_id, packed_bytes::pack, &bytes, 0));
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED, uct_ep_check(loop, 0, nullptr));
+        uct_ep_destroy(loop);
+        tl.reset();
+    }));
+    ASSERT_EQ(UCS_OK, send());
+    wait_for(2);
+}
+
 /* UCX counts what its log tells, where it was built with that. */
 TEST_F(ipc_own_messages, are_traced)
 {

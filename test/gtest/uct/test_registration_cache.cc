@@ -540,26 +540,6 @@ TEST_F(registration_fork, the_child_leaves_what_the_parent_has)
     munmap(extra, size);
 }
 
-TEST_F(registration_fork, the_child_has_a_cache_of_its_own)
-{
-    use(1);
-    registration held(md, host.data(), size);
-    EXPECT_TRUE(in_child([&] {
-        const opened_domain own;
-        transport mine(own);
-        device_buffer memory(own, size);
-        for (uint64_t seed = 1; seed < 4; ++seed) {
-            registration memh(own, host.data(), size);
-            fill_pattern(host.data(), size, seed);
-            mine.start_put(host.data(), size, memory.remote());
-            mine.flush();
-            ASSERT_TRUE(mine.holds(memory.remote(), size, seed));
-        }
-        ASSERT_TRUE(engine_hooks::counters().host_maps != 0);
-    }));
-    EXPECT_TRUE(tl->holds(device->remote(), size, 1));
-}
-
 TEST_F(registration_fork, threads_that_register_meanwhile_hang_no_child)
 {
     std::atomic<bool> stop{false};

@@ -208,4 +208,21 @@ TEST(process_context, of_a_child_is_another_one)
     EXPECT_EQ(parent, util::process_identity());
 }
 
+TEST(in_use, cuts_off_children_that_are_forked_meanwhile)
+{
+    const auto is_child_cut_off = [] {
+        forked_process child([] { return util::is_cut_off() ? 1 : 0; });
+        return child.wait().exit_code == 1;
+    };
+    EXPECT_FALSE(is_child_cut_off());
+    {
+        const util::in_use something;
+        EXPECT_TRUE(is_child_cut_off());
+        forked_process child([&] { return is_child_cut_off() ? 1 : 0; });
+        EXPECT_EQ(1, child.wait().exit_code) << "and their children";
+    }
+    EXPECT_FALSE(is_child_cut_off());
+    EXPECT_FALSE(util::is_cut_off());
+}
+
 } // namespace gaudi::test

@@ -30,8 +30,7 @@ constexpr double call_latency = 16e-9;
  * domain that has no device, and what it does not ask about is host memory. */
 constexpr char any_card[] = "gaudi";
 
-/* The interfaces of a process, in the order of their opening. A forked child
- * begins a list of its own: its parent's may be locked. */
+/* The interfaces of a process, in the order of their opening. */
 struct interface_list {
     std::mutex lock; /* leaf */
     std::vector<const interface *> all;
@@ -63,7 +62,7 @@ void remove_interface(const interface *iface)
 {
     interface_list &list = interfaces();
     std::lock_guard<std::mutex> guard(list.lock);
-    std::erase(list.all, iface); /* if it is not the parent's */
+    std::erase(list.all, iface);
 }
 
 bool is_first_of_worker(const interface *iface)

@@ -119,9 +119,6 @@ ucs_status_t memory_domain::allocate(size_t &length, void *&address,
     if (type != base::memory_type()) {
         return UCS_ERR_UNSUPPORTED;
     }
-    if (is_inherited()) {
-        return refuse_inherited(quiet);
-    }
     if (cards_.empty()) { /* one may be free by now */
         base::held_cards opened;
         const ucs_status_t status = cards().open(opened);
@@ -166,10 +163,8 @@ ucs_status_t memory_domain::free(uct_mem_h memh)
         ucs_error("gaudi_copy: registered memory is deregistered, not freed");
         return UCS_ERR_INVALID_PARAM;
     }
-    if (!is_inherited()) {
-        base::memory_map::instance().free(*handle->device);
-        --allocations_;
-    }
+    base::memory_map::instance().free(*handle->device);
+    --allocations_;
     delete handle;
     return UCS_OK;
 }
@@ -180,9 +175,6 @@ ucs_status_t memory_domain::advise(uct_mem_h memh, void *address, size_t length,
     const auto *handle = to_handle<memory_handle>(memh, "mem_advise");
     if (handle == nullptr) {
         return UCS_ERR_INVALID_PARAM;
-    }
-    if (is_inherited()) {
-        return refuse_inherited(false);
     }
     const bool is_host = (handle->what == memory_handle::kind::host);
     const auto &range =
@@ -207,9 +199,6 @@ ucs_status_t memory_domain::advise(uct_mem_h memh, void *address, size_t length,
 ucs_status_t memory_domain::register_memory(void *address, size_t length,
                                             bool quiet, uct_mem_h &memh_p)
 {
-    if (is_inherited()) {
-        return refuse_inherited(quiet);
-    }
     memory_handle *handle;
     const ucs_status_t status =
         registrations().get(address, length, quiet, handle);
@@ -229,13 +218,7 @@ ucs_status_t memory_domain::deregister(uct_mem_h memh, uct_completion_t *)
         ucs_error("gaudi_copy: allocated memory is freed, not deregistered");
         return UCS_ERR_INVALID_PARAM;
     }
-    if (is_inherited()) {
-        if (!handle->cached) {
-            delete handle;
-        }
-        return UCS_OK;
-    }
-    ucs_status_t status = registrations().put(handle);
+    const ucs_status_t status = registrations().put(handle);
     if (status != UCS_OK) {
         ucs_error("gaudi_copy: mem_dereg: %p is not registered any more", memh);
     }
@@ -280,9 +263,7 @@ ucs_status_t memory_domain::describe(const void *address, size_t length,
 ucs_status_t memory_domain::export_dmabuf(const void *address, size_t length,
                                           int &fd_p, size_t &offset_p)
 {
-    return is_inherited()
-               ? UCS_ERR_UNSUPPORTED
-               : base::export_dmabuf(address, length, true, fd_p, offset_p);
+    return base::export_dmabuf(address, length, true, fd_p, offset_p);
 }
 
 ucs_status_t memory_domain::detect(const void *address,

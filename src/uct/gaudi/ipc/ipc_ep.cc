@@ -4,6 +4,7 @@
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/process/reachability.h"
 #include "util/epoll.h"
+#include "util/process.h"
 
 #include <cerrno>
 #include <cstring>
@@ -46,7 +47,11 @@ base::transfer_engine &transfers_of(const endpoint &ep)
  * one. */
 ucs_status_t check_way(uct_ep_h ep)
 {
-    auto &self = *to_ep(ep);
+    auto &self                 = *to_ep(ep);
+    const ucs_status_t refused = base::check_process();
+    if (ucs_unlikely(refused != UCS_OK)) {
+        return refused;
+    }
     if (ucs_unlikely(self.super.status() != UCS_OK)) {
         return self.super.status();
     }
@@ -88,8 +93,7 @@ ucs_status_t note_result(uct_ep_h ep, ucs_status_t status)
  * messages are taken, and lost. */
 bool is_untold(uct_ep_h ep)
 {
-    return to_ep(ep)->super.is_failure_untold() &&
-           !to_iface(ep->iface)->is_inherited();
+    return to_ep(ep)->super.is_failure_untold() && !util::is_cut_off();
 }
 
 /* The result of a message that has no other. */
@@ -194,9 +198,7 @@ ucs_status_t endpoint::open(const uct_ep_params_t &params)
     if (opened != UCS_OK) {
         return opened;
     }
-    if (!iface.is_inherited()) {
-        follow_peer(iface, *out->process());
-    }
+    follow_peer(iface, *out->process());
     base::transfer_engine::open(domain);
     ucs_list_add_tail(&iface.endpoints, &all);
     return UCS_OK;
@@ -300,7 +302,7 @@ ucs_status_t transport::try_request(endpoint &ep, uct_pending_req_t *req)
 ucs_status_t transport::check_peer(uct_ep_h ep)
 {
     auto &self = *to_ep(ep);
-    if (!to_iface(ep->iface)->is_inherited() && !self.out->peer_alive()) {
+    if (!self.out->peer_alive()) {
         self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
     }
     return UCS_OK;
@@ -321,9 +323,7 @@ ucs_status_t transport::ep_flush(uct_ep_h ep, unsigned flags,
      * flushes again in the same callback, and what that completed would be
      * tried once more. */
     const bool has_waited = std::exchange(self.pending.has_turn, false);
-    if (!(flags & UCT_FLUSH_FLAG_CANCEL) &&
-        !to_iface(ep->iface)->is_inherited() &&
-        awaits_delivery(self, has_waited)) {
+    if (!(flags & UCT_FLUSH_FLAG_CANCEL) && awaits_delivery(self, has_waited)) {
         return UCS_ERR_NO_RESOURCE;
     }
     return transfers_of(self).flush(&self.domain, comp);

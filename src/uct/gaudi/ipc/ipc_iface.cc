@@ -280,12 +280,8 @@ unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
 {
     interface *iface = to_iface(tl_iface);
     interface &self  = *iface;
-    if (ucs_unlikely(iface->is_inherited())) {
-        return 0;
-    }
-
-    unsigned count = self.inbox->poll(
-        self.max_poll, [&](uint8_t id, void *data, size_t length) {
+    unsigned count   = self.inbox->poll(
+          self.max_poll, [&](uint8_t id, void *data, size_t length) {
             iface->super.receive(id, data, length);
         });
     const bool inbox_is_empty = (count == 0);
@@ -330,9 +326,6 @@ ucs_status_t transport::iface_event_fd_get(uct_iface_h tl_iface,
 ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
 {
     interface *iface = to_iface(tl_iface);
-    if (iface->is_inherited()) {
-        return UCS_OK;
-    }
     const bool is_at_rest =
         iface->pending.empty() && !iface->super.has_failures() &&
         (progress_invalidations() == 0) && !has_invalidations();
@@ -349,7 +342,7 @@ ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
 
 interface::~interface()
 {
-    if ((invalidations != 0) && !is_inherited()) {
+    if (invalidations != 0) {
         close_invalidations(invalidations);
     }
     engine.reset(); /* its transfers end before peers find no inbox */

@@ -47,10 +47,7 @@ struct interface {
     ucs_status_t open(const uct_iface_params_t &params,
                       const interface_config &config);
 
-    [[nodiscard]] bool is_inherited() const { return made_in.is_parent(); }
-
     base::ucx_interface super;
-    util::owning_process made_in;
     base::held_cards cards; /* goes after the engine, which uses them */
     std::unique_ptr<base::transfer_engine> engine;
     size_t max_message = 0;       /* bytes of a bcopy active message */

@@ -122,9 +122,6 @@ void memory_domain::query(base::md_properties &properties) const
 ucs_status_t memory_domain::register_memory(void *address, size_t length,
                                             bool quiet, uct_mem_h &memh_p)
 {
-    if (is_inherited()) {
-        return refuse_inherited(quiet);
-    }
     exported_memory *memory;
     const ucs_status_t status =
         exported_memory::create(address, length, quiet, memory);
@@ -141,13 +138,6 @@ ucs_status_t memory_domain::deregister(uct_mem_h memh,
     auto *memory = to_handle<exported_memory>(memh, "mem_dereg");
     if (memory == nullptr) {
         return UCS_ERR_INVALID_PARAM;
-    }
-    if (is_inherited()) {
-        delete memory;
-        if (invalidated != nullptr) {
-            uct_invoke_completion(invalidated, UCS_OK);
-        }
-        return UCS_OK;
     }
     const uint64_t stamp = memory->end_key();
     delete memory;
@@ -169,7 +159,7 @@ ucs_status_t memory_domain::pack_key(uct_mem_h memh, void *buffer)
     if (memory == nullptr) {
         return UCS_ERR_INVALID_PARAM;
     }
-    return is_inherited() ? refuse_inherited(false) : memory->pack(buffer);
+    return memory->pack(buffer);
 }
 
 ucs_status_t memory_domain::unpack_key(const void *buffer, uct_rkey_t &key_p)

@@ -16,26 +16,13 @@ namespace gaudi::base {
 
 namespace {
 
-/* The open nodes of the application that this process uses, those that UCX has
- * opened for itself, and those that it inherited from the process that it was
- * forked from, whose descriptors are no use here. The one thing of the cards
- * that a forked child keeps. Changed under lock_, by one process at a time. */
-struct known_node {
-    shim::node_identity node;
-    unsigned generation = 0;
-    bool of_ucx         = false;
-};
-constinit std::array<known_node, 64> known_nodes{};
+/* The open nodes that UCX has opened for itself, perhaps before a fork. Changed
+ * under lock_. */
+constinit std::array<shim::node_identity, 64> nodes_of_ucx{};
 
-/* Whether the application has opened it, as far as is known. */
-bool can_be_adopted(const shim::node_identity &node)
+bool is_of_ucx(const shim::node_identity &node)
 {
-    return std::none_of(
-        known_nodes.begin(), known_nodes.end(), [&](const known_node &known) {
-            return (known.node == node) &&
-                   (known.of_ucx ||
-                    (known.generation != util::process_generation()));
-        });
+    return std::ranges::find(nodes_of_ucx, node) != nodes_of_ucx.end();
 }
 
 /* Bus ids may come without a domain. */
@@ -75,37 +62,19 @@ bool find_by_bus_id(const std::string &bus_id,
 
 } // namespace
 
-/* This process uses a node no more, or it is another one that is called the
- * same. */
-void card_table::forget_node(const shim::node_identity &node, bool only_of_ucx)
+/* UCX uses a node no more, or it is another one that is called the same. */
+void card_table::forget_node(const shim::node_identity &node)
 {
-    for (known_node &known : known_nodes) {
-        if ((known.node == node) && (known.of_ucx || !only_of_ucx)) {
-            known = {};
-        }
-    }
-    look_for_card_of_ucx();
-}
-
-/* The application, or UCX, has opened it in this process. */
-void card_table::note_node(const shim::node_identity &node, bool of_ucx)
-{
-    forget_node(node);
-    const auto free = std::ranges::find(known_nodes, shim::node_identity(),
-                                        &known_node::node);
-    if (free != known_nodes.end()) {
-        *free = {node, util::process_generation(), of_ucx};
-    }
+    std::ranges::replace(nodes_of_ucx, node, shim::node_identity());
     look_for_card_of_ucx();
 }
 
 /* For those who may not take the lock. */
 void card_table::look_for_card_of_ucx()
 {
-    has_card_of_ucx_ = std::any_of(
-        known_nodes.begin(), known_nodes.end(), [](const known_node &known) {
-            return known.of_ucx &&
-                   (known.generation == util::process_generation());
+    has_card_of_ucx_ =
+        std::ranges::any_of(nodes_of_ucx, [](const shim::node_identity &node) {
+            return node != shim::node_identity();
         });
 }
 
@@ -125,7 +94,7 @@ void card_table::adopt_open_cards(const shim::driver &driver,
         const auto all = known.all();
         if (std::any_of(all.begin(), all.end(), is_it) ||
             std::any_of(adopted.begin(), adopted.end(), is_it) ||
-            !can_be_adopted(found.node)) {
+            is_of_ucx(found.node)) {
             continue;
         }
         std::unique_ptr<shim::card> opened;
@@ -316,7 +285,11 @@ void card_table::ucx_opened(int fd)
         return;
     }
     const std::lock_guard<std::mutex> guard(lock_);
-    note_node(opened, true);
+    const auto free = std::ranges::find(nodes_of_ucx, shim::node_identity());
+    if ((free != nodes_of_ucx.end()) && !is_of_ucx(opened)) {
+        *free = opened;
+    }
+    look_for_card_of_ucx();
     ucs_debug("gaudi: UCX has opened a card for itself as file descriptor %d",
               fd);
 }
@@ -349,7 +322,7 @@ void card_table::application_closing(int fd)
         }
         if (!known) {
             card_events::node_closed(node, fd, nullptr);
-            forget_node(node, true);
+            forget_node(node);
         }
     });
 }

@@ -8,9 +8,6 @@
  * for as long: a memory domain, a cache of registrations, an engine, memory, an
  * import. The last one to go closes all cards, on its thread, and must have no
  * lock that is taken under the card table's.
- *
- * What a forked child inherits are holds on the parent's cards, and their end
- * lets nothing go.
  */
 #pragma once
 

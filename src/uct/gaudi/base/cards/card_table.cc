@@ -28,7 +28,7 @@ ucs_status_t card_table::open(held_cards &cards_p, const char *chosen)
         std::unique_lock<std::mutex> guard(lock_);
         (void)settle(guard, patience::any, cards);
         if (!cards) {
-            in_use_ = true;
+            in_use_.emplace();
             opened_.hold();
             cards = held_cards(&opened_);
         }
@@ -73,10 +73,10 @@ void open_cards::end()
     table_.close();
 }
 
-/* The last hold has ended: perhaps one that a child has inherited. */
+/* The last hold has ended: perhaps one that a child has a copy of. */
 void card_table::close()
 {
-    if (owner_.is_parent()) {
+    if (util::is_cut_off()) {
         return;
     }
     const std::lock_guard<std::mutex> guard(lock_);
@@ -86,7 +86,7 @@ void card_table::close()
         }
     }
     opened_.close();
-    in_use_ = false;
+    in_use_.reset();
     closed_.notify_all();
 }
 
@@ -95,7 +95,7 @@ void card_table::publish(card_list fresh)
     for (auto &each : fresh) {
         card &added = *each;
         if (added.is_adopted()) {
-            note_node(added.node(), false);
+            forget_node(added.node());
         }
         added.part_ = card_events::make_part(added);
         opened_.publish(std::move(each));

@@ -35,6 +35,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -176,8 +177,7 @@ private:
                           const std::vector<shim::card_info> &box,
                           const shim::visible_cards &visible,
                           const held_cards &known, card_list &adopted);
-    void note_node(const shim::node_identity &node, bool of_ucx);
-    void forget_node(const shim::node_identity &node, bool only_of_ucx = false);
+    void forget_node(const shim::node_identity &node);
     void look_for_card_of_ucx();
     [[nodiscard]] bool hand_over(card &wanted);
     void drop_closed(const held_cards &cards);
@@ -218,9 +218,8 @@ private:
     bool explained_ = false;     /* why there is none */
 
     std::mutex lock_;
-    bool in_use_ = false; /* from the first hold until they are closed: */
+    std::optional<util::in_use> in_use_; /* until they are closed: */
     open_cards opened_{*this};
-    const util::owning_process owner_;
     std::condition_variable closed_;
     std::atomic<bool> acquiring_{false}; /* a framework, when last looked at */
     std::atomic<bool> has_card_of_ucx_{false};

@@ -50,16 +50,6 @@ bool device_backing::forget_peers()
     return shared;
 }
 
-host_memory::~host_memory()
-{
-    if (owner_.is_parent()) { /* so are the mappings */
-        for (auto entry = mappings_.take(); entry != nullptr;
-             entry      = std::move(entry->next)) {
-            entry->mapping.release();
-        }
-    }
-}
-
 int host_memory::va_on(const card &user, uint64_t &va_p)
 {
     const auto map = [&](shim::registration &mapping) -> card_mappings::answer {

@@ -144,7 +144,7 @@ public:
 private:
     friend class retired_memory;
 
-    ~host_memory();
+    ~host_memory() = default;
 
     /* @return Whether nobody else has it. */
     [[nodiscard]] bool drop()
@@ -153,7 +153,6 @@ private:
     }
 
     const bool is_staging_;
-    const util::owning_process owner_; /* it may call the driver */
     std::atomic<unsigned> references_{1};
     std::atomic<bool> refused_{false};
     card_mappings mappings_;

@@ -59,7 +59,7 @@ ucs_status_t registration_cache::region_cache::create_region(
 void registration_cache::region_cache::end_region(void *storage, uint64_t start,
                                                   uint64_t end) noexcept
 {
-    if (self.owner_.is_parent()) {
+    if (util::is_cut_off()) {
         return;
     }
     auto &handle = *static_cast<memory_handle *>(storage);
@@ -91,7 +91,7 @@ void registration_cache::region_cache::end_region(void *storage, uint64_t start,
 void registration_cache::region_cache::host_unmapped(uint64_t start,
                                                      uint64_t end) noexcept
 {
-    if (!self.owner_.is_parent() && self.map_.withdraw_unmapped(start, end)) {
+    if (!util::is_cut_off() && self.map_.withdraw_unmapped(start, end)) {
         self.tidying_->ask();
     }
 }

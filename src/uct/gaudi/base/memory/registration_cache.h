@@ -192,7 +192,6 @@ private:
     unsigned users_ = 0;
     held_cards cards_; /* while there are users */
     settings settings_{};
-    const util::owning_process owner_;
     std::atomic<uint64_t> uncached_{0}; /* handles without a region */
     region_cache host_{*this};
     region_cache device_{*this};

@@ -88,21 +88,6 @@ public:
 
     [[nodiscard]] copy_counts &counts() { return *counts_; }
 
-    /** In a forked child: leave everything to the parent. */
-    void disown()
-    {
-        (void)counts_.release();
-        for (auto &each : all_) {
-            (void)each.release();
-        }
-        for (auto &[_, way] : ways_) {
-            (void)way.offered.release();
-            (void)way.asked_for.release();
-            (void)way.letter.release();
-            (void)way.answer.release();
-        }
-    }
-
 private:
     [[nodiscard]] ucs_status_t add(card &owner, channel *&channel_p);
     [[nodiscard]] int connect(remote_memory &there, channel *&channel_p);

@@ -73,13 +73,6 @@ ucs_status_t transfer_engine::create(card &home,
 
 transfer_engine::~transfer_engine()
 {
-    if (is_inherited()) {
-        channels_.disown();
-        planner_.disown();
-        operations_.disown();
-        (void)event_.release();
-        return;
-    }
     dispatcher_.cancel_waiting();
     const bool drained = dispatcher_.drain();
     if (!drained) {
@@ -92,16 +85,6 @@ transfer_engine::~transfer_engine()
     if (!drained) {
         operations_.disown();
     }
-}
-
-ucs_status_t transfer_engine::check_owner() const
-{
-    if (is_inherited()) {
-        ucs_error("gaudi: the cards belong to the process that this one was "
-                  "forked from; UCX has to be opened anew");
-        return UCS_ERR_UNSUPPORTED;
-    }
-    return UCS_OK;
 }
 
 /* Hand a planned operation to whoever moves the bytes, or completes it. */
@@ -120,10 +103,7 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
     if (length == 0) {
         return UCS_OK;
     }
-    ucs_status_t status = check_owner();
-    if (status != UCS_OK) {
-        return status;
-    }
+    ucs_status_t status = UCS_OK;
     while (!is_past_fence()) {
         dispatcher_.advance();
     }
@@ -167,11 +147,8 @@ ucs_status_t transfer_engine::start(flush_domain &domain, const side &dst,
                                     const side &src, size_t length,
                                     uct_completion_t *completion)
 {
-    ucs_status_t status = check_owner();
-    if (status != UCS_OK) {
-        return status;
-    }
-    operation *op = operations_.take();
+    ucs_status_t status = UCS_OK;
+    operation *op       = operations_.take();
     if (op == nullptr) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -203,7 +180,7 @@ ucs_status_t transfer_engine::fail_later(flush_domain &domain, ucs_status_t why,
                          (why == UCS_ERR_TIMED_OUT) ||
                          (why == UCS_ERR_REJECTED) ||
                          ((why == UCS_ERR_NO_DEVICE) && planner_.has_card());
-    if (!is_fate || (completion == nullptr) || is_inherited()) {
+    if (!is_fate || (completion == nullptr)) {
         return why;
     }
     operation *op = operations_.take();
@@ -259,10 +236,7 @@ void transfer_engine::begin_bcopy(operation &op, shim::dma_direction direction,
 ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
                                       uct_pack_callback_t pack, void *arg)
 {
-    ucs_status_t status = check_owner();
-    if (status != UCS_OK) {
-        return status;
-    }
+    ucs_status_t status = UCS_OK;
     if (!dst.is_device) {
         if (!is_past_fence()) {
             return UCS_ERR_NO_RESOURCE;
@@ -302,10 +276,7 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
                                              void *arg,
                                              uct_completion_t *completion)
 {
-    ucs_status_t status = check_owner();
-    if (status != UCS_OK) {
-        return status;
-    }
+    ucs_status_t status = UCS_OK;
     const bool is_memcpy =
         reinterpret_cast<void *>(unpack) == reinterpret_cast<void *>(&memcpy);
     if (is_memcpy && memory_map::is_device(arg)) {
@@ -347,7 +318,7 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
 ucs_status_t transfer_engine::flush(flush_domain *domain,
                                     uct_completion_t *completion)
 {
-    if (is_inherited() || operations_.is_flushed(domain)) {
+    if (operations_.is_flushed(domain)) {
         return UCS_OK;
     }
     if (completion != nullptr) {
@@ -364,9 +335,6 @@ ucs_status_t transfer_engine::flush(flush_domain *domain,
 
 unsigned transfer_engine::progress()
 {
-    if (is_inherited()) {
-        return 0;
-    }
     dispatcher_.advance();
     return operations_.complete_ended();
 }
@@ -385,9 +353,6 @@ ucs_status_t transfer_engine::event_fd(int &fd_p)
 
 ucs_status_t transfer_engine::arm()
 {
-    if (is_inherited()) {
-        return UCS_OK;
-    }
     int fd;
     ucs_status_t status = event_fd(fd);
     if (status != UCS_OK) {
@@ -400,20 +365,6 @@ ucs_status_t transfer_engine::arm()
     }
     return guarded(
         [&] { return dispatcher_.arm(*event_) ? UCS_OK : UCS_ERR_BUSY; });
-}
-
-void transfer_engine::cancel(flush_domain &domain, ucs_status_t status)
-{
-    if (!is_inherited()) {
-        operations_.cancel(domain, status);
-    }
-}
-
-void transfer_engine::close(flush_domain &domain)
-{
-    if (!is_inherited()) {
-        operations_.close(domain);
-    }
 }
 
 } // namespace gaudi::base

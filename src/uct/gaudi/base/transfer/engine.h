@@ -27,15 +27,11 @@
  * Staging memory is fixed at creation; records of operations are made as they
  * are needed, up to a limit: UCP's protocols for device memory expect that zero
  * copy always finds one. Running out of either is UCS_ERR_NO_RESOURCE.
- *
- * In a forked child an inherited engine copies nothing (UCS_ERR_UNSUPPORTED),
- * makes no progress, and lets nothing go: what it has is the parent's.
  */
 #pragma once
 
 #include "uct/gaudi/base/transfer/dispatcher.h"
 #include "uct/gaudi/base/transfer/planner.h"
-#include "util/process.h"
 
 #include <memory>
 
@@ -124,7 +120,10 @@ public:
     /** Give up the operations of an endpoint. They complete from progress with
      *  this status, or, if they had ended before, as they ended; what a card is
      *  copying right now is waited for. */
-    void cancel(flush_domain &domain, ucs_status_t status);
+    void cancel(flush_domain &domain, ucs_status_t status)
+    {
+        operations_.cancel(domain, status);
+    }
 
     /** Wait for what was started.
      *  @param domain      Whose operations; nullptr for all.
@@ -245,13 +244,11 @@ public:
 
     /** Let go of the domain of an endpoint that is destroyed; its operations
      *  still complete. */
-    void close(flush_domain &domain);
+    void close(flush_domain &domain) { operations_.close(domain); }
 
 private:
     explicit transfer_engine(const transfer_options &options);
 
-    [[nodiscard]] bool is_inherited() const { return owner_.is_parent(); }
-    [[nodiscard]] ucs_status_t check_owner() const;
     [[nodiscard]] ucs_status_t fail_later(flush_domain &domain,
                                           ucs_status_t why,
                                           uct_completion_t *completion);
@@ -262,7 +259,6 @@ private:
     void begin(operation &op);
 
     const transfer_options options_;
-    const util::owning_process owner_;
     std::unique_ptr<char[]> bounce_;      /* bcopy of others' host memory */
     std::unique_ptr<wakeup_event> event_; /* made when it is asked for */
     planner planner_; /* goes last: cards and registrations are its */

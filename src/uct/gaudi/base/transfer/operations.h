@@ -159,8 +159,8 @@ public:
     /** Call the completions of what has ended. @return How many. */
     unsigned complete_ended();
 
-    /** Leave everything as it is, and never give it back: it is the parent's,
-     *  or a card still uses it. */
+    /** Leave everything as it is, and never give it back: a card still uses
+     *  it. */
     void disown();
 
 private:

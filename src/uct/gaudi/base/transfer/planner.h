@@ -30,9 +30,6 @@ public:
      *  @param home  Copies where none has the memory itself. */
     void use_cards(card &home);
 
-    /** In a forked child: leave everything to the parent. */
-    void disown() { (void)registrations_.release(); }
-
     /** Plan a copy of which a side is not plain.
      *  @param copy  Empty; filled, on an error perhaps in part.
      *  @return UCS_OK, or an error, which was logged. */

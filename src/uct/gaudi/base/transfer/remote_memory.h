@@ -61,8 +61,7 @@ public:
     [[nodiscard]] virtual ucs_status_t hold() = 0;
 
     /** They have moved their last byte, or failed. Exactly once for each
-     *  successful @ref hold, before the last one's completion is called. Not
-     *  called in a child that was forked meanwhile. */
+     *  successful @ref hold, before the last one's completion is called. */
     virtual void release() = 0;
 
     /** Of which process it is host memory; nullptr for device memory. */

@@ -14,6 +14,7 @@
 
 #include "uct/gaudi/base/transfer/engine.h"
 #include "uct/gaudi/base/ucx/packing.h"
+#include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/base/ucx/trace.h"
 
 namespace gaudi::base {
@@ -158,7 +159,10 @@ private:
                               uct_completion_t *comp)
     {
         to_endpoint(ep).pending.has_turn = false;
-        return Transport::find_remote(ep, rkey, remote, comp);
+        const ucs_status_t status        = check_process();
+        return ucs_likely(status == UCS_OK)
+                   ? Transport::find_remote(ep, rkey, remote, comp)
+                   : status;
     }
 
     static ucs_status_t find(uct_ep_h ep, bool is_put, const side &local,

@@ -33,8 +33,11 @@ struct component_functions {
                                            uct_md_resource_desc_t **resources_p,
                                            unsigned *num_resources_p) noexcept
     {
-        const ucs_status_t status = guarded(
+        const ucs_status_t status = guarded_entry(
             [] { return Domain::is_available() ? UCS_OK : UCS_ERR_NO_DEVICE; });
+        if (status == UCS_ERR_UNSUPPORTED) {
+            return status;
+        }
         if (status != UCS_OK) {
             mark_tables_used(*component);
         }
@@ -49,7 +52,7 @@ struct component_functions {
                                 const uct_md_config_t *config,
                                 uct_md_h *md_p) noexcept
     {
-        return guarded([&] {
+        return guarded_entry([&] {
             std::unique_ptr<Domain> domain;
             const ucs_status_t status = Domain::open(
                 *reinterpret_cast<const typename Domain::config *>(config),
@@ -66,10 +69,10 @@ struct component_functions {
 
     static void close(uct_md_h md) noexcept
     {
-        if (!of(md).is_inherited()) {
+        if (!util::is_cut_off()) {
             of(md).close();
+            delete &of(md);
         }
-        delete &of(md);
     }
 
     /* The attributes of UCX 1.13 are in groups. */
@@ -121,7 +124,7 @@ struct component_functions {
                                   ucs_sys_device_t device, unsigned flags,
                                   const char *, uct_mem_h *memh_p) noexcept
     {
-        return guarded([&] {
+        return guarded_entry([&] {
             return of(md).allocate(*length_p, *address_p, type, device,
                                    is_quiet(flags), *memh_p);
         });
@@ -139,13 +142,14 @@ struct component_functions {
 
     static ucs_status_t mem_free(uct_md_h md, uct_mem_h memh) noexcept
     {
-        return guarded([&] { return of(md).free(memh); });
+        return util::is_cut_off() ? UCS_OK
+                                  : guarded([&] { return of(md).free(memh); });
     }
 
     static ucs_status_t mem_advise(uct_md_h md, uct_mem_h memh, void *address,
                                    size_t length, unsigned advice) noexcept
     {
-        return guarded(
+        return guarded_entry(
             [&] { return of(md).advise(memh, address, length, advice); });
     }
 
@@ -153,7 +157,7 @@ struct component_functions {
                                                  size_t length, unsigned flags,
                                                  uct_mem_h *memh_p) noexcept
     {
-        return guarded([&] {
+        return guarded_entry([&] {
             return of(md).register_memory(address, length, is_quiet(flags),
                                           *memh_p);
         });
@@ -186,6 +190,12 @@ struct component_functions {
             ucs_error("%s: mem_dereg: an invalidation needs a completion",
                       Domain::name);
             return UCS_ERR_INVALID_PARAM;
+        }
+        if (util::is_cut_off()) {
+            if (invalidates) {
+                uct_invoke_completion(completion, UCS_OK);
+            }
+            return UCS_OK;
         }
         return guarded([&] {
             return of(md).deregister(params->memh,
@@ -231,7 +241,7 @@ struct component_functions {
         if (attr.field_mask & ::UCT_MD_MEM_ATTR_FIELD_DMABUF_FD) {
             int fd = -1;
             const bool exported =
-                guarded([&] {
+                guarded_entry([&] {
                     return of(md).export_dmabuf(address, length, fd, offset);
                 }) == UCS_OK;
             attr.dmabuf_fd = exported ? fd : -1;
@@ -245,7 +255,7 @@ struct component_functions {
                                   const uct_md_mkey_pack_params_t *,
                                   void *buffer) noexcept
     {
-        return guarded([&] { return of(md).pack_key(memh, buffer); });
+        return guarded_entry([&] { return of(md).pack_key(memh, buffer); });
     }
 
     /* UCX 1.16 and later name a part, in the key of the whole. */
@@ -269,7 +279,7 @@ struct component_functions {
     {
         uct_rkey_t key = 0;
         const ucs_status_t status =
-            guarded([&] { return Domain::unpack_key(buffer, key); });
+            guarded_entry([&] { return Domain::unpack_key(buffer, key); });
         /* After a failure, too: UCP 1.13 then releases what is there, which
          * would be a key of before. */
         *rkey_p   = key;
@@ -289,7 +299,9 @@ struct component_functions {
     static ucs_status_t rkey_release(uct_component_t *, uct_rkey_t rkey,
                                      void *) noexcept
     {
-        Domain::release_key(rkey);
+        if (!util::is_cut_off()) {
+            Domain::release_key(rkey);
+        }
         return UCS_OK;
     }
 

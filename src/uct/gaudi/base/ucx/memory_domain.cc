@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/ucx/memory_domain.h"
-#include "uct/gaudi/base/ucx/status.h"
 
 namespace gaudi::base {
 
@@ -17,15 +16,6 @@ void add_vfs_numbers(void *object, const char *directory,
                                 reinterpret_cast<uint64_t>(read), "%s/%s",
                                 directory, name);
     }
-}
-
-ucs_status_t memory_domain::refuse_inherited(bool quiet) const
-{
-    ucs_log(failure_level(quiet),
-            "%s: the memory domain belongs to the process that this one was "
-            "forked from; UCX has to be opened anew",
-            super_.component->name);
-    return UCS_ERR_UNSUPPORTED;
 }
 
 } // namespace gaudi::base

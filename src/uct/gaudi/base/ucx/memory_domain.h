@@ -14,14 +14,15 @@
  *   static ucs_config_field_t config_table[];
  *   static bool is_available();        whether there is a domain to open
  *   static ucs_status_t open(const config &, std::unique_ptr<Domain> &);
- *   void close();                      not called in a forked child
+ *   void close();
  *   void query(md_properties &) const;
  *   ucs_status_t register_memory(void *, size_t, bool quiet, uct_mem_h &);
  *   ucs_status_t deregister(uct_mem_h, uct_completion_t *invalidated);
  *                                      see invalidates_at_once
  *   void add_files(void *object);      to UCX's virtual file system
  *
- * and the functions of memory_domain. Results are filled on success.
+ * and the functions of memory_domain. Results are filled on success. None is
+ * called in a process that is cut off, but those that tell memory types.
  */
 #pragma once
 
@@ -74,7 +75,7 @@ struct vfs_number {
 void add_vfs_numbers(void *object, const char *directory,
                      std::span<const vfs_number> numbers);
 
-/** A memory domain, and whose it is. */
+/** A memory domain. */
 class memory_domain {
 public:
     /** Whether deregistering can wait for the last access of others. */
@@ -127,13 +128,6 @@ public:
     }
 
 protected:
-    /** Whether the process that opened it is a parent of this one, which has no
-     *  part in its cards then. */
-    [[nodiscard]] bool is_inherited() const { return owner_.is_parent(); }
-
-    /** Log that. @param quiet  As a diagnostic, not as an error. */
-    ucs_status_t refuse_inherited(bool quiet) const;
-
     /** The handle behind a uct_mem_h; nullptr, and logged, if it is none. */
     template <typename Handle>
     [[nodiscard]] Handle *to_handle(uct_mem_h memh, const char *doing) const
@@ -152,7 +146,7 @@ private:
     friend struct component_functions;
 
     uct_md_t super_{}; /* first: UCX has pointers to it */
-    util::owning_process owner_;
+    util::in_use open_;
 };
 
 } // namespace gaudi::base

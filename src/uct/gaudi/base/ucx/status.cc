@@ -3,6 +3,7 @@
 
 #include "util/warning.h"
 
+#include <atomic>
 #include <cerrno>
 
 namespace gaudi::base {
@@ -23,6 +24,16 @@ constexpr struct {
 void warn_by_ucx()
 {
     util::set_warning_handler([](const char *text) { ucs_warn("%s", text); });
+}
+
+ucs_status_t refuse_process() noexcept
+{
+    static std::atomic<bool> told{false};
+    if (!told.exchange(true)) {
+        ucs_error("gaudi: this process was forked from one that had UCX or "
+                  "cards open: it may only exec or exit");
+    }
+    return UCS_ERR_UNSUPPORTED;
 }
 
 ucs_status_t to_status(int result) noexcept

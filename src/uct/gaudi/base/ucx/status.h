@@ -6,6 +6,7 @@
 #pragma once
 
 #include "uct/gaudi/base/ucx/ucx.h"
+#include "util/process.h"
 
 #include <new>
 
@@ -38,6 +39,25 @@ ucs_status_t guarded(Body &&body) noexcept
         ucs_error("gaudi: unexpected failure");
         return UCS_ERR_IO_ERROR;
     }
+}
+
+/** Log, once, that this process may only exec or exit.
+ *  @return UCS_ERR_UNSUPPORTED */
+ucs_status_t refuse_process() noexcept;
+
+/** UCS_OK, or what every entry point answers in a process that is cut off
+ *  (util::is_cut_off). */
+inline ucs_status_t check_process() noexcept
+{
+    return ucs_likely(!util::is_cut_off()) ? UCS_OK : refuse_process();
+}
+
+/** The same as @ref guarded, of an entry point. */
+template <typename Body>
+ucs_status_t guarded_entry(Body &&body) noexcept
+{
+    const ucs_status_t status = check_process();
+    return ucs_likely(status == UCS_OK) ? guarded(body) : status;
 }
 
 } // namespace gaudi::base

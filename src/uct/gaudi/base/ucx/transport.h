@@ -48,6 +48,7 @@
 
 #include "uct/gaudi/base/ucx/component.h"
 #include "uct/gaudi/base/ucx/interface.h"
+#include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/base/ucx/trace.h"
 #include "uct/gaudi/base/ucx/transport_properties.h"
 #include "uct/gaudi/base/ucx/zcopy.h"
@@ -78,7 +79,7 @@ struct transport_functions {
                                       uct_tl_device_resource_t **devices_p,
                                       unsigned *num_devices_p) noexcept
     {
-        return guarded([&] {
+        return guarded_entry([&] {
             return set_devices(Transport::devices(), devices_p, num_devices_p);
         });
     }
@@ -91,7 +92,7 @@ struct transport_functions {
         using interface = typename Transport::interface;
         static_assert(begins_as_in_ucx<interface>);
         *iface_p = nullptr;
-        return guarded([&] {
+        return guarded_entry([&] {
             auto made = std::make_unique<interface>();
             ucs_status_t status =
                 made->super.init(operations, internal_operations, md, worker,
@@ -113,7 +114,9 @@ struct transport_functions {
     {
         uct_base_iface_progress_disable(iface,
                                         UCT_PROGRESS_SEND | UCT_PROGRESS_RECV);
-        delete reinterpret_cast<typename Transport::interface *>(iface);
+        if (!util::is_cut_off()) {
+            delete reinterpret_cast<typename Transport::interface *>(iface);
+        }
     }
 
     static ucs_status_t ep_create(const uct_ep_params_t *params,
@@ -123,7 +126,7 @@ struct transport_functions {
         static_assert(begins_as_in_ucx<endpoint>);
         *ep_p = nullptr;
         UCT_EP_PARAMS_CHECK_DEV_IFACE_ADDRS(params);
-        return guarded([&] {
+        return guarded_entry([&] {
             auto made           = std::make_unique<endpoint>();
             ucs_status_t status = made->super.init(params->iface);
             if (status == UCS_OK) {
@@ -138,13 +141,18 @@ struct transport_functions {
 
     static void ep_destroy(uct_ep_h ep) noexcept
     {
-        delete reinterpret_cast<typename Transport::endpoint *>(ep);
+        if (!util::is_cut_off()) {
+            delete reinterpret_cast<typename Transport::endpoint *>(ep);
+        }
     }
 
     static ucs_status_t ep_flush(uct_ep_h ep, unsigned flags,
                                  uct_completion_t *comp) noexcept
     {
-        const ucs_status_t status = Transport::ep_flush(ep, flags, comp);
+        ucs_status_t status = check_process();
+        if (status == UCS_OK) {
+            status = Transport::ep_flush(ep, flags, comp);
+        }
         UCS_STATS_UPDATE_COUNTER(
             ucs_derived_of(ep, uct_base_ep_t)->stats,
             (status == UCS_OK) ? UCT_EP_STAT_FLUSH : UCT_EP_STAT_FLUSH_WAIT, 1);
@@ -155,13 +163,16 @@ struct transport_functions {
     {
         UCT_TL_EP_STAT_FENCE(ucs_derived_of(ep, uct_base_ep_t));
         engine_of(ep->iface).fence();
-        return UCS_OK;
+        return check_process();
     }
 
     static ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
                                        unsigned flags) noexcept
     {
-        const ucs_status_t status = Transport::ep_pending_add(ep, req, flags);
+        ucs_status_t status = check_process();
+        if (status == UCS_OK) {
+            status = Transport::ep_pending_add(ep, req, flags);
+        }
         if (status == UCS_OK) {
             UCT_TL_EP_STAT_PEND(ucs_derived_of(ep, uct_base_ep_t));
         }
@@ -171,7 +182,10 @@ struct transport_functions {
     static ucs_status_t iface_flush(uct_iface_h iface, unsigned flags,
                                     uct_completion_t *comp) noexcept
     {
-        const ucs_status_t status = Transport::iface_flush(iface, flags, comp);
+        ucs_status_t status = check_process();
+        if (status == UCS_OK) {
+            status = Transport::iface_flush(iface, flags, comp);
+        }
         UCS_STATS_UPDATE_COUNTER(ucs_derived_of(iface, uct_base_iface_t)->stats,
                                  (status == UCS_OK) ? UCT_IFACE_STAT_FLUSH
                                                     : UCT_IFACE_STAT_FLUSH_WAIT,
@@ -183,7 +197,7 @@ struct transport_functions {
     {
         UCT_TL_IFACE_STAT_FENCE(ucs_derived_of(iface, uct_base_iface_t));
         engine_of(iface).fence();
-        return UCS_OK;
+        return check_process();
     }
 
     static ucs_status_t iface_query(uct_iface_h iface,
@@ -208,7 +222,8 @@ struct transport_functions {
                                   const uct_device_addr_t *device_address,
                                   const uct_iface_addr_t *address) noexcept
     {
-        return Transport::is_reachable(iface, device_address, address);
+        return !util::is_cut_off() &&
+               Transport::is_reachable(iface, device_address, address);
     }
 
     static ucs_status_t ep_check(uct_ep_h ep, unsigned flags,
@@ -217,7 +232,31 @@ struct transport_functions {
         if ((flags != 0) || (comp != nullptr)) {
             return UCS_ERR_INVALID_PARAM;
         }
-        return Transport::check_peer(ep);
+        const ucs_status_t status = check_process();
+        return (status == UCS_OK) ? Transport::check_peer(ep) : status;
+    }
+
+    static unsigned iface_progress(uct_iface_h iface) noexcept
+    {
+        return ucs_likely(!util::is_cut_off())
+                   ? Transport::iface_progress(iface)
+                   : 0;
+    }
+
+    static ucs_status_t iface_event_fd_get(uct_iface_h iface,
+                                           int *fd_p) noexcept
+    {
+        const ucs_status_t status = check_process();
+        return (status == UCS_OK) ? Transport::iface_event_fd_get(iface, fd_p)
+                                  : status;
+    }
+
+    static ucs_status_t iface_event_arm(uct_iface_h iface,
+                                        unsigned events) noexcept
+    {
+        const ucs_status_t status = check_process();
+        return (status == UCS_OK) ? Transport::iface_event_arm(iface, events)
+                                  : status;
     }
 
     static constexpr uct_ep_check_func_t ep_check_slot()
@@ -256,7 +295,7 @@ struct transport_functions {
                                      const Parameters *params) noexcept
     {
         const uint64_t fields = params->field_mask;
-        const bool reachable  = Transport::is_reachable(
+        const bool reachable  = iface_is_reachable(
              iface,
             (fields & ::UCT_IFACE_IS_REACHABLE_FIELD_DEVICE_ADDR)
                  ? params->device_addr
@@ -383,9 +422,9 @@ constinit uct_iface_ops_t transport_functions<T>::operations = {
     .iface_fence            = transport_functions<T>::iface_fence,
     .iface_progress_enable  = uct_base_iface_progress_enable,
     .iface_progress_disable = uct_base_iface_progress_disable,
-    .iface_progress         = T::iface_progress,
-    .iface_event_fd_get     = T::iface_event_fd_get,
-    .iface_event_arm        = T::iface_event_arm,
+    .iface_progress         = transport_functions<T>::iface_progress,
+    .iface_event_fd_get     = transport_functions<T>::iface_event_fd_get,
+    .iface_event_arm        = transport_functions<T>::iface_event_arm,
     .iface_close            = transport_functions<T>::iface_close,
     .iface_query            = iface_query,
     .iface_get_device_address = T::iface_get_device_address,

@@ -150,7 +150,7 @@ ucs_status_t connection::try_ring(int file, const mailbox_layout &layout,
 
 connection::~connection()
 {
-    if ((control_ == nullptr) || !is_ours()) {
+    if (control_ == nullptr) {
         return;
     }
     writer_.leave();
@@ -194,7 +194,7 @@ ucs_status_t connection::full()
 
 bool connection::is_closed() const
 {
-    return gone_ || !is_ours() || writer_.is_corrupted() ||
+    return gone_ || writer_.is_corrupted() ||
            (header().closed.load(std::memory_order_relaxed) != 0) ||
            (control_->state.load(std::memory_order_relaxed) == ring_closed);
 }
@@ -212,7 +212,7 @@ bool connection::peer_alive() const
 
 bool connection::peer_lost() const
 {
-    return is_ours() && (header().closed.load() == 0) && !process_->is_alive();
+    return (header().closed.load() == 0) && !process_->is_alive();
 }
 
 ucs_status_t share_connection(connection_table &known,

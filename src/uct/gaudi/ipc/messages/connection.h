@@ -4,8 +4,7 @@
  * the table by which endpoints to one receiver share it.
  *
  * One thread at a time. No call blocks, except that open() asks the other
- * process for files, with remote_process's timeout. In a forked child a
- * connection does nothing.
+ * process for files, with remote_process's timeout.
  */
 #pragma once
 
@@ -15,7 +14,6 @@
 #include "uct/gaudi/ipc/messages/ring.h"
 #include "uct/gaudi/ipc/process/remote_process.h"
 #include "util/file_mapping.h"
-#include "util/process.h"
 #include "util/unique_fd.h"
 
 #include <cstring>
@@ -116,7 +114,7 @@ public:
     [[nodiscard]] const void *last_sent() const { return last_; }
 
     /** Whether any message fits now. */
-    [[nodiscard]] bool has_room() { return is_ours() && writer_.has_room(); }
+    [[nodiscard]] bool has_room() { return writer_.has_room(); }
 
     /** Stands for the messages that were sent so far. */
     [[nodiscard]] uint64_t sent() const { return writer_.position(); }
@@ -157,8 +155,6 @@ private:
     ucs_status_t full();
     ucs_status_t tell_reader(ring_state state);
 
-    [[nodiscard]] bool is_ours() const { return !made_in_.is_parent(); }
-
     [[nodiscard]] mailbox_header &header() const
     {
         return *reinterpret_cast<mailbox_header *>(header_.start());
@@ -166,9 +162,6 @@ private:
 
     ucs_status_t reserve(size_t length, void *&room_p)
     {
-        if (!is_ours()) [[unlikely]] {
-            return UCS_ERR_ENDPOINT_TIMEOUT;
-        }
         room_p = writer_.reserve(length);
         if (room_p == nullptr) [[unlikely]] {
             return full();
@@ -190,7 +183,6 @@ private:
 
     const std::shared_ptr<remote_process> process_;
     const mailbox_address address_;
-    const util::owning_process made_in_;
     unsigned index_ = 0; /* of the ring */
     ring_writer writer_;
     const void *last_      = nullptr;

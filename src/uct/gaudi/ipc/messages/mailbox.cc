@@ -102,7 +102,7 @@ ucs_status_t mailbox::initialize()
 
 mailbox::~mailbox()
 {
-    if ((header_.start() == nullptr) || made_in_.is_parent()) {
+    if (header_.start() == nullptr) {
         return;
     }
     file_service::remove(address_.file);
@@ -345,9 +345,6 @@ bool mailbox::try_free(owned_ring &ring)
 
 bool mailbox::arm()
 {
-    if (made_in_.is_parent()) {
-        return true;
-    }
     if (polling_) {
         return false;
     }

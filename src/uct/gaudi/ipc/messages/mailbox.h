@@ -8,7 +8,7 @@
  *
  * One thread at a time. A sender may die at any instruction: what it published
  * is delivered, then its ring is free again. A ring with nonsense in it is
- * closed, with an error message. In a forked child a mailbox does nothing.
+ * closed, with an error message.
  */
 #pragma once
 
@@ -135,7 +135,6 @@ private:
     bool try_idle(owned_ring &ring);
     bool try_free(owned_ring &ring);
 
-    const util::owning_process made_in_;
     mailbox_address address_{};
     const mailbox_layout layout_;
     util::unique_fd file_;
@@ -191,7 +190,7 @@ unsigned mailbox::poll_ring(owned_ring &from, unsigned max, Handler &&handler)
 template <typename Handler>
 unsigned mailbox::poll(unsigned max, Handler &&handler)
 {
-    if (polling_ || made_in_.is_parent()) {
+    if (polling_) {
         return 0;
     }
     if (armed_) {

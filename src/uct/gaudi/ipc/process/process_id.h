@@ -75,7 +75,7 @@ static_assert(std::is_trivially_copyable_v<machine_address> &&
               std::is_trivially_copyable_v<file_ref>);
 
 /** Of this process; others in a forked child. Any thread. The first call loads
- *  the driver library and starts to count forks. */
+ *  the driver library. */
 machine_address own_machine();
 process_id own_process();
 

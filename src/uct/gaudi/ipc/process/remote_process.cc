@@ -113,16 +113,6 @@ ucs_status_t remote_process::open(const process_id &id,
     return UCS_OK;
 }
 
-bool remote_process::is_inherited() const
-{
-    return made_in_.is_parent();
-}
-
-bool remote_process::is_self() const
-{
-    return self_ && !is_inherited();
-}
-
 bool remote_process::is_alive() const
 {
     return !util::has_ended(life_.get());
@@ -132,9 +122,6 @@ ucs_status_t remote_process::get_files(const file_ref &file, file_pair &files_p,
                                        std::array<int, 2> brought,
                                        const file_part &part) const
 {
-    if (is_inherited()) {
-        return UCS_ERR_UNREACHABLE;
-    }
     const ucs_status_t status = self_
                                     ? file_service::look_up(file, part, files_p)
                                     : ask(file, part, brought, files_p);
@@ -148,9 +135,7 @@ ucs_status_t remote_process::get_files(const file_ref &file, file_pair &files_p,
 ucs_status_t remote_process::probe_files() const
 {
     util::unique_fd socket;
-    return is_inherited() || !is_alive() ? UCS_ERR_UNREACHABLE
-           : self_                       ? UCS_OK
-                                         : connect(socket);
+    return !is_alive() ? UCS_ERR_UNREACHABLE : self_ ? UCS_OK : connect(socket);
 }
 
 void remote_process::tell_withdrawal() const

@@ -32,8 +32,8 @@ public:
 
     [[nodiscard]] const process_id &id() const { return id_; }
 
-    /** false in a forked child, for the object that was its parent itself. */
-    [[nodiscard]] bool is_self() const;
+    /** Whether it is this process. */
+    [[nodiscard]] bool is_self() const { return self_; }
 
     /** A system call. */
     [[nodiscard]] bool is_alive() const;
@@ -73,7 +73,6 @@ public:
 private:
     remote_process(const process_id &id, util::unique_fd life);
 
-    [[nodiscard]] bool is_inherited() const;
     [[nodiscard]] ucs_status_t connect(util::unique_fd &socket_p) const;
     [[nodiscard]] ucs_status_t ask(const file_ref &file, const file_part &part,
                                    std::array<int, 2> brought,
@@ -81,7 +80,6 @@ private:
 
     const process_id id_;
     const util::unique_fd life_;
-    const util::owning_process made_in_;
     const bool self_;
     util::process_memory memory_;
 };

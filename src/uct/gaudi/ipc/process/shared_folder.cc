@@ -172,17 +172,17 @@ std::string shared_folder::make_files(const std::string &in)
     if ((info.st_mode & 077) != 0) {
         return name + " in it is open to other users";
     }
-    const uint64_t word    = folder_word(util::process_identity());
-    const std::string life = life_of(word);
+    word_                  = folder_word(util::process_identity());
+    const std::string life = life_of(word_);
     if (mkfifoat(folder_.get(), life.c_str(), 0600) != 0) {
         return error("making a FIFO in it");
     }
     life_.reset(openat(folder_.get(), life.c_str(),
                        O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
-    socket_ = open_service(service_name(path_of(name_of(word))), nullptr);
+    socket_ = open_service(service_name(path_of(name_of(word_))), nullptr);
     if (!life_ || !socket_) {
         std::string what = error("making a socket in it");
-        remove_files(word);
+        remove_files(word_);
         return what;
     }
     int at = 0;
@@ -226,8 +226,9 @@ void shared_folder::sweep() const
 void shared_folder::remove_at_exit()
 {
     const shared_folder *own = to_empty.load();
-    if ((own != nullptr) && !own->made_in_.is_parent()) {
-        own->remove_files(folder_word(util::process_identity()));
+    if ((own != nullptr) &&
+        (own->word_ == folder_word(util::process_identity()))) {
+        own->remove_files(own->word_);
     }
 }
 

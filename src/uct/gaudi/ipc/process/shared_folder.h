@@ -65,10 +65,10 @@ private:
     void sweep() const;
     static void remove_at_exit();
 
-    const util::owning_process made_in_;
     std::mutex lock_;
     bool asked_        = false;
     uint32_t identity_ = 0;
+    uint64_t word_     = 0; /* of the process that made the files */
     util::unique_fd folder_;
     util::unique_fd life_;
     util::unique_fd socket_;

@@ -254,9 +254,6 @@ void exported_memory::let_go_of(base::device_memory &freed)
 exported_memory::~exported_memory()
 {
     *const_cast<volatile uint64_t *>(&tag_) = 0;
-    if (made_in_.is_parent()) {
-        return;
-    }
     {
         export_side &all = exported();
         std::lock_guard<std::mutex> guard(all.lock);

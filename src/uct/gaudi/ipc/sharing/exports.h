@@ -44,8 +44,6 @@ public:
                                              bool quiet,
                                              exported_memory *&memory_p);
 
-    /** In a forked child nothing but the handle goes: a thread of the parent
-     * may have been in the midst of it, with its lock. */
     ~exported_memory();
 
     /** As far as can be seen. */
@@ -77,7 +75,6 @@ private:
     void name_mapping_card();
 
     uint64_t tag_ = valid_tag;
-    const util::owning_process made_in_;
     base::held_cards cards_;                /* of device memory, freed or not */
     base::device_memory *device_ = nullptr; /* registered; nullptr: host, or
                                                it was freed */

@@ -199,10 +199,6 @@ std::strong_ordering remote_key::compare(const remote_key &other) const
 
 void remote_key::drop()
 {
-    /* What belongs to the parent stays where it is. */
-    if (made_in_.is_parent()) {
-        return;
-    }
     if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
         delete this;
     }
@@ -211,9 +207,6 @@ void remote_key::drop()
 /* Why it cannot be used. */
 ucs_status_t remote_key::state() const
 {
-    if (made_in_.is_parent()) {
-        return UCS_ERR_UNSUPPORTED;
-    }
     if (failure_ != UCS_OK) {
         return failure_;
     }
@@ -261,9 +254,6 @@ hazard_entry *remote_key::make_hazard()
 
 ucs_status_t remote_key::hold()
 {
-    if (ucs_unlikely(made_in_.is_parent())) {
-        return UCS_ERR_UNSUPPORTED;
-    }
     hazard_entry *hazard = hazard_.load(std::memory_order_acquire);
     if (ucs_unlikely(hazard == nullptr)) {
         (void)base::guarded([&] {

@@ -89,7 +89,7 @@ public:
      *          another program. Other errors are those of @ref failure.
      *          UCS_ERR_REJECTED: it has invalidated the key, or unmapped the
      *          memory. UCS_ERR_NO_RESOURCE: more keys are in use than there is
-     *          room for. UCS_ERR_UNSUPPORTED in a forked child. */
+     *          room for. */
     [[nodiscard]] ucs_status_t hold() override;
     void release() override;
 
@@ -158,7 +158,6 @@ private:
     hazard_entry *make_hazard();
 
     const wire_key key_;
-    const util::owning_process made_in_;
     ucs_status_t failure_ = UCS_OK;
     std::atomic<uint32_t> references_{1};
     std::atomic<hazard_entry *> hazard_{nullptr}; /* from the first hold on */

@@ -89,10 +89,12 @@ public:
     nesting(const nesting &)            = delete;
     nesting &operator=(const nesting &) = delete;
 
-    /* And not what SynapseAI does when we have it acquire a card. */
+    /* And not what SynapseAI does when we have it acquire a card, nor what a
+     * process does that is cut off. */
     [[nodiscard]] static bool is_outermost()
     {
-        return (depth == 1) && !shim::driver::is_in_own_call();
+        return (depth == 1) && !shim::driver::is_in_own_call() &&
+               !util::is_cut_off();
     }
 };
 
