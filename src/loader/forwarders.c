@@ -31,7 +31,7 @@ static void *forwarded(const char *name)
     }
     libucs = gaudi_open_libucs(NULL);
     if ((libucs == NULL) && (dlopen("libucs.so.0", RTLD_LAZY) == NULL)) {
-        gaudi_complain("there is no UCX: %s", dlerror());
+        gaudi_complain("there is no UCX: %s (install it: libucx0)", dlerror());
         return NULL;
     }
     gaudi_load_module(NULL);

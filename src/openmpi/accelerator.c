@@ -299,7 +299,8 @@ static struct mpi5_accelerator *init(void)
     if (!gaudi_mpi_class_has_size(caller, "opal_accelerator_stream_t_class",
                                   sizeof(struct mpi5_handle))) {
         gaudi_say("Open MPI's objects are not as 5.0 has them, so it will not "
-                  "know device memory: is it a debug build?");
+                  "know device memory: is it a debug build? (use one without "
+                  "--enable-debug)");
         return NULL;
     }
     if (ucx_gaudi_card_query(0, &card) != UCS_OK) {

@@ -53,7 +53,7 @@ void process_context::leave_to_parent()
 process_context &process_context::make()
 {
     if (!run_in_children_once<leave_to_parent>()) {
-        warn("forked children will not be noticed");
+        warn("forked children will not be noticed (do not fork)");
     }
     auto fresh      = std::make_unique<process_context>();
     fresh->parents_ = parents_context.load();

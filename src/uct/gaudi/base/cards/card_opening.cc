@@ -202,7 +202,8 @@ ucs_status_t card_table::choose(attempt &now, const char *chosen)
                     now.visible.cards[place].info.bus_id);
         })) {
         ucs_error("%s was reset or removed: it cannot be opened again before "
-                  "all cards of this process are closed",
+                  "all cards of this process are closed (close UCX, and call "
+                  "ucx_gaudi_close)",
                   now.visible.cards[place].name().c_str());
         missing_.told = true;
         return UCS_ERR_NO_DEVICE;

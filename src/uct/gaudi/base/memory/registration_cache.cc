@@ -132,7 +132,8 @@ ucs_status_t registration_cache::open(const settings &wished,
             if (status != UCS_OK) {
                 destroy_caches();
                 if (wished.use != UCS_TRY) {
-                    ucs_error("gaudi: no registration cache can be made: %s",
+                    ucs_error("gaudi: no registration cache can be made: %s "
+                              "(UCX_GAUDI_COPY_RCACHE=n works without)",
                               ucs_status_string(status));
                     return status;
                 }

@@ -210,8 +210,9 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
                                    options.pieces);
     }
     if (ret != 0) {
-        ucs_error("%s: cannot create DMA queues: %s", owner.name().c_str(),
-                  std::strerror(-ret));
+        ucs_error("%s: cannot create DMA queues: %s (raise ulimit -l, see "
+                  "dmesg)",
+                  owner.name().c_str(), std::strerror(-ret));
         return to_status(ret);
     }
     created->make_chunks(created->staging_.data(), created->staging_.address(),

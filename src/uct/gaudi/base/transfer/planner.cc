@@ -81,7 +81,8 @@ ucs_status_t plan_relay(channel &reader, uint64_t dst, channel &writer,
     const card &user = (&through == &writer) ? reader.owner() : writer.owner();
     const int ret    = through.share_staging(user);
     if (ret != 0) {
-        ucs_error("%s: cannot map the staging memory of %s: %s",
+        ucs_error("%s: cannot map the staging memory of %s: %s (raise ulimit "
+                  "-l, see dmesg)",
                   user.name().c_str(), through.name(), std::strerror(-ret));
         return to_status(ret);
     }

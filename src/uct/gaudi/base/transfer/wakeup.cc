@@ -61,7 +61,8 @@ ucs_status_t wakeup_event::create(std::unique_ptr<wakeup_event> &event_p)
 {
     util::unique_fd fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!fd) {
-        ucs_error("gaudi: cannot create an event file descriptor: %m");
+        ucs_error("gaudi: cannot create an event file descriptor: %m (raise "
+                  "ulimit -n)");
         return UCS_ERR_IO_ERROR;
     }
     event_p.reset(new wakeup_event(std::move(fd)));

@@ -33,10 +33,10 @@ ucs_status_t guarded(Body &&body) noexcept
     try {
         return body();
     } catch (const std::bad_alloc &) {
-        ucs_error("gaudi: out of host memory");
+        ucs_error("gaudi: out of host memory (raise its limit)");
         return UCS_ERR_NO_MEMORY;
     } catch (...) {
-        ucs_error("gaudi: unexpected failure");
+        ucs_error("gaudi: unexpected failure (report this bug)");
         return UCS_ERR_IO_ERROR;
     }
 }

@@ -138,7 +138,7 @@ ucs_status_t set_devices(const std::vector<transport_device> &own,
     auto *devices = static_cast<uct_tl_device_resource_t *>(ucs_calloc(
         std::max<size_t>(own.size(), 1), sizeof(**devices_p), "gaudi devices"));
     if (devices == nullptr) {
-        ucs_error("gaudi: out of host memory");
+        ucs_error("gaudi: out of host memory (raise its limit)");
         return UCS_ERR_NO_MEMORY;
     }
     for (size_t i = 0; i < own.size(); ++i) {

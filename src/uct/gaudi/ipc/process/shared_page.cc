@@ -128,7 +128,7 @@ own_page *own_page::instance()
         if (status != UCS_OK) {
             ucs_error(
                 "gaudi_ipc: no memory can be shared with other processes: "
-                "%s",
+                "%s (allow memfd_create and sockets, or use gaudi_copy,sm)",
                 ucs_status_string(status));
             return nullptr;
         }

@@ -312,7 +312,8 @@ ucs_status_t exported_memory::pack(void *buffer)
     if (mark_.stamp == 0) {
         mark_ = page->take_cell(own_page::cell_user::key, address_, length_);
         if (mark_.stamp == 0) {
-            ucs_error("gaudi_ipc: %zu keys are in use, which are all there are",
+            ucs_error("gaudi_ipc: %zu keys are in use, which are all there are "
+                      "(release some: ucp_rkey_buffer_release, ucp_mem_unmap)",
                       page->cells());
             return UCS_ERR_NO_RESOURCE;
         }

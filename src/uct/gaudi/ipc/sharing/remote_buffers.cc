@@ -54,7 +54,8 @@ ucs_status_t open_source(const process_id &id, const file_ref &page_file,
     case UCS_ERR_NO_RESOURCE:
     case UCS_ERR_NO_MEMORY:
         ucs_error("gaudi_ipc: there is no room for what memory of process %u "
-                  "needs: file descriptors or mappings",
+                  "needs: file descriptors or mappings (raise ulimit -n, "
+                  "vm.max_map_count)",
                   id.pid);
         return UCS_ERR_NO_RESOURCE;
     case UCS_ERR_EXCEEDS_LIMIT:
