@@ -21,7 +21,6 @@ constexpr option options[] = {
     {"version", no_argument, nullptr, 'v'},
     {"emulate", optional_argument, nullptr, 'e'},
     {"slot", no_argument, nullptr, 's'},
-    {"plugin", no_argument, nullptr, 'p'},
     {"json", no_argument, nullptr, 'j'},
     {"card", required_argument, nullptr, 'c'},
     {"reset", no_argument, nullptr, 'r'},
@@ -38,9 +37,7 @@ constexpr const char *about_options[] = {
     "cards,\n"
     "                       1 to 64 (default: HLTHUNK_EMU_DEVICES, or 8)\n",
     "  --slot               Let UCX's own loader find the module, instead of\n"
-    "                       preloading a library; excludes --plugin\n",
-    "  --plugin             Let UCX find the module by UCX_PLUGIN_PATH: UCX\n"
-    "                       1.22 and newer; excludes --slot\n",
+    "                       preloading a library\n",
     "  --json               Write the same as a JSON object\n",
     "  --card N             Check this card, and the pairs that it is in\n",
     "  --reset              Have the card reset itself, too\n",
@@ -64,16 +61,15 @@ ucx-gaudi SUBCOMMAND --help tells more.
 
 const subcommand run = {
     "run", "Run a program with the transports loaded.",
-    " [OPTIONS] [--] COMMAND...", "hesp",
+    " [OPTIONS] [--] COMMAND...", "hes",
     R"about(COMMAND replaces ucx-gaudi, with a few variables set: LD_PRELOAD, or
-LD_LIBRARY_PATH with --slot, or UCX_PLUGIN_PATH with --plugin; with --emulate
-also UCX_GAUDI_DRIVER, HLTHUNK_EMU_DEVICES and LD_LIBRARY_PATH. Open MPI's are
+LD_LIBRARY_PATH with --slot, or UCX_PLUGIN_PATH where the path of ucx-gaudi has
+a space and UCX is 1.22 or newer; with --emulate also UCX_GAUDI_DRIVER, HLTHUNK_EMU_DEVICES and LD_LIBRARY_PATH. Open MPI's are
 set unless they are set already, so that it uses UCX for everything:
 OMPI_MCA_pml and OMPI_MCA_osc (ucx), OMPI_MCA_opal_common_ucx_tls and
 OMPI_MCA_opal_common_ucx_devices (any), OMPI_MCA_accelerator (^cuda,rocm). Its
 OMPI_MCA_opal_mca_base_component_path gets our components in front.
-With --slot and --plugin, gaudi_copy in UCX_TLS becomes the transport's name,
-gaudi_cpy. --slot for a UCX that is not the installed one makes a folder of
+Without LD_PRELOAD gaudi_copy in UCX_TLS becomes the transport's name, gaudi_cpy. --slot for a UCX that is not the installed one makes a folder of
 links in the user's cache.
 
 Exit code: COMMAND's; 127 when it is not found and 126 when it cannot be
@@ -82,7 +78,7 @@ is; 2 for a wrong command line.
 )about"};
 
 const subcommand env = {
-    "env", "Print the variables that run sets, for eval.", " [OPTIONS]", "hesp",
+    "env", "Print the variables that run sets, for eval.", " [OPTIONS]", "hes",
     R"about(Prints lines for a POSIX shell, and nothing else, on stdout:
   eval "$(ucx-gaudi env --emulate)" && mpirun PROGRAM
 Entries of LD_PRELOAD, LD_LIBRARY_PATH and UCX_PLUGIN_PATH that the environment
@@ -95,7 +91,7 @@ it is; 2 for a wrong command line.
 const subcommand info = {
     "info", "List the cards, the UCX and what is missing.", " [OPTIONS]", "hej",
     R"about(Opens no card. One line each, its first word the same in every version:
-driver, ucx, module, preload, slot, plugin; between them a table with one card
+driver, ucx, module, preload, slot; between them a table with one card
 per line:
   index    in UCX_GAUDI_DEVICES
   module   id on the board
@@ -110,7 +106,8 @@ pairs tells over which wire each pair of cards goes, and why: pcie, or host for
 memory of the host; a matrix where pairs differ, a line for each reason below.
 UCX_GAUDI_IPC_ROUTES and UCX_GAUDI_IPC_P2P choose.
 module is the one for the UCX found, and the releases of UCX that have one.
-preload, slot and plugin are the ways to load it: active in this environment,
+preload (or plugin, which run chooses where nothing can be preloaded) and slot
+are the ways to load it: active in this environment,
 not active, broken, or none in the UCX found. What stands in the way comes last,
 as lines 'missing' and 'to mend'. The UCX is the one that a program without a
 run path of its own gets, settings are those of the environment and of UCX's
@@ -261,16 +258,12 @@ command_line read_command_line(int argc, char **argv)
     const bool has_dashes = (word != nullptr) && (word != *line.command);
     if (line.chosen == &none) {
         line.complain("a subcommand is required: run, env, info or check");
-    } else if (line.has('s') && line.has('p')) {
-        line.complain("--slot excludes --plugin");
     } else if ((line.chosen == &run) && (*line.command == nullptr)) {
         line.complain("no command is given");
     } else if ((line.chosen != &run) && has_dashes) {
         line.complain("only run takes a command");
     }
-    line.wanted.how = line.has('s')   ? loading::slot
-                      : line.has('p') ? loading::plugin
-                                      : loading::preload;
+    line.wanted.slot = line.has('s');
     return line;
 }
 

@@ -99,14 +99,14 @@ variables make_emulator_variables(const request &wanted)
 }
 
 variables make_variables(const installation &files, const request &wanted,
-                         const found_ucx &ucx)
+                         loading how, const found_ucx &ucx)
 {
     variables result;
     strings directories;
-    if (wanted.how == loading::preload) {
+    if (how == loading::preload) {
         result.emplace_back("LD_PRELOAD", preload_value(files.preload));
     } else {
-        if (wanted.how == loading::slot) {
+        if (how == loading::slot) {
             directories.push_back(files.slot.string());
         } else {
             result.push_back(

@@ -3,7 +3,6 @@
 
 #include "launcher/trial.h"
 #include "loader/running_ucx.h"
-#include "util/library_file.h"
 
 #include <algorithm>
 #include <climits>
@@ -180,8 +179,7 @@ std::string open_module(const std::string &file, const found_ucx &ucx)
     using printer  = void (*)();
 
     char why[PATH_MAX + 100];
-    if ((gaudi_may_be_loaded(file.c_str(), why, sizeof(why)) == 0) ||
-        (gaudi_open_ucx(ucx.handle, why, sizeof(why)) == nullptr)) {
+    if (gaudi_open_ucx(ucx.handle, why, sizeof(why)) == nullptr) {
         return why;
     }
     void *module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -259,38 +257,41 @@ void report_ucx(const problems &found, report &all)
 void report_loading(installation files, report &all)
 {
     const found_ucx &ucx = all.ucx;
-    choose_links(files, ucx);
+    choose_slot(files, ucx);
 
     std::error_code error;
     const std::string plugins = ":" + get_variable("UCX_PLUGIN_PATH") + ":";
-    const struct {
+    struct way {
         loading how;
         const char *name;
         const fs::path &place;
         bool exists; /* in this UCX */
         bool active;
-    } ways[] = {
-        {loading::preload, "preload", files.preload, true,
-         dlopen(files.loader.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr},
-        {loading::slot, "slot", files.slot, !files.slot_module.empty(),
-         !ucx.libucs.empty() &&
-             fs::equivalent(ucx.libucs.parent_path(), files.slot, error)},
-        {loading::plugin, "plugin", files.plugin,
-         !ucx.release.has_value() || (*ucx.release >= first_with_plugins),
-         plugins.find(":" + files.plugin.string() + ":") != plugins.npos},
     };
+    const way preload = {
+        loading::preload, "preload", files.preload, true,
+        dlopen(files.loader.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr};
+    const way plugin = {loading::plugin, "plugin", files.plugin, true,
+                        plugins.find(":" + files.plugin.string() + ":") !=
+                            plugins.npos};
+    const way slot   = {
+          loading::slot, "slot", files.slot, !files.slot_module.empty(),
+          !ucx.libucs.empty() &&
+              fs::equivalent(ucx.libucs.parent_path(), files.slot, error)};
+    const bool by_plugin =
+        (choose_loading(files, false, ucx) == loading::plugin);
     bool any = false;
-    for (const auto &way : ways) {
-        const problems obstacles = find_obstacles(files, way.how, ucx);
+    for (const way &one : {by_plugin ? plugin : preload, slot}) {
+        const problems obstacles = find_obstacles(files, one.how, ucx);
         any |= obstacles.empty();
-        if (!way.exists) {
-            all.ways.push_back({way.name, "none", {}});
+        if (!one.exists) {
+            all.ways.push_back({one.name, "none", {}});
             continue;
         }
         add_new(obstacles, all.missing);
-        const char *state = way.active ? "active" : "not active";
+        const char *state = one.active ? "active" : "not active";
         all.ways.push_back(
-            {way.name, obstacles.empty() ? state : "broken", way.place});
+            {one.name, obstacles.empty() ? state : "broken", one.place});
     }
     all.usable &= any;
 }

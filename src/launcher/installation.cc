@@ -26,9 +26,16 @@ constexpr char reinstall[] =
 /* The loader, for ucx_perftest. */
 constexpr char perftest_name[] = "libucx_perftest_gaudi.so.0";
 
-/* Separators, and what the dynamic linker expands: $ORIGIN and the like. */
+/* Separators, and what the dynamic linker expands: $ORIGIN and the like, which
+ * it would do in the module's path, too. */
 constexpr char preload_special[] = " :$";
 constexpr char library_special[] = ":;$";
+constexpr char plugin_special[]  = ":$";
+
+bool has_one_of(const fs::path &file, const char *special)
+{
+    return file.string().find_first_of(special) != std::string::npos;
+}
 
 void require(const fs::path &file, problems &found)
 {
@@ -51,7 +58,7 @@ void require_link(const installation &files, const fs::path &link,
 void require_listable(const fs::path &entry, const char *variable,
                       const char *special, problems &found)
 {
-    if (entry.string().find_first_of(special) != std::string::npos) {
+    if (has_one_of(entry, special)) {
         found.push_back({"'" + entry.string() + "' cannot be in " + variable +
                              ", which has a meaning for one of '" + special +
                              "'",
@@ -86,21 +93,6 @@ void require_slot(const installation &files, const found_ucx &ucx,
     require_listable(files.slot, "LD_LIBRARY_PATH", library_special, found);
 }
 
-void require_plugin(const installation &files, const found_ucx &ucx,
-                    problems &found)
-{
-    require_link(files, files.plugin / library_name, found);
-    require_link(files, files.plugin / perftest_name, found);
-    require_listable(files.plugin, "UCX_PLUGIN_PATH", ":", found);
-    if (ucx.release.has_value() && (*ucx.release < first_with_plugins)) {
-        found.push_back({ucx.name() +
-                             " does not read UCX_PLUGIN_PATH, which UCX has "
-                             "from " +
-                             to_string(first_with_plugins) + " on",
-                         "do without --plugin"});
-    }
-}
-
 /* Libraries of another UCX would come on top of the slot's libucs. */
 void find_other_ucx(const installation &files, problems &found)
 {
@@ -119,7 +111,7 @@ void find_other_ucx(const installation &files, problems &found)
     }
 }
 
-/* --- links in the user's cache ---------------------------------------------*/
+/* --- a slot in the user's cache --------------------------------------------*/
 
 /* Costs least: what it displaces is not a transport. */
 constexpr char preferred[] = "rdmacm";
@@ -132,7 +124,7 @@ constexpr char module_folder[] = "ucx";
 /* A folder of the user's cache for each text that what is in it depends on;
  * empty without a home. Relative paths do not count, as the XDG Base Directory
  * Specification has it. */
-fs::path cached_folder(const char *kind, const std::string &text)
+fs::path cached_slot(const std::string &text)
 {
     const fs::path cache = get_variable("XDG_CACHE_HOME");
     const fs::path home  = get_variable("HOME");
@@ -144,7 +136,7 @@ fs::path cached_folder(const char *kind, const std::string &text)
         hash = (hash ^ c) * 0x100000001b3u;
     }
     char name[32];
-    std::snprintf(name, sizeof(name), "%s-%016lx", kind, hash);
+    std::snprintf(name, sizeof(name), "slot-%016lx", hash);
     return (cache.is_absolute() ? cache : home / ".cache") / "ucx-gaudi" / name;
 }
 
@@ -228,52 +220,6 @@ std::string choose_name(const found_ucx &ucx, const fs::path &libuct)
     return (found != names.end()) ? *found : names.back();
 }
 
-void choose_slot(installation &files, const found_ucx &ucx)
-{
-    std::error_code error;
-    const fs::path directory = fs::canonical(ucx.libucs, error).parent_path();
-    if (error || !ucx.release.has_value() ||
-        !fs::is_symlink(files.slot_libucs, error) ||
-        !fs::is_symlink(files.slot_module, error)) {
-        return; /* nothing to choose for, or a damaged installation */
-    }
-    const std::string name = choose_name(ucx, directory / "libuct.so.0");
-    if (name.empty()) {
-        files.slot_module.clear();
-        return;
-    }
-    if (((name == preferred) || (name == own_name)) &&
-        fs::equivalent(ucx.libucs, files.slot_libucs, error)) {
-        return;
-    }
-    const std::string link = "libuct_" + name + ".so.0";
-    files.slot_ucx         = directory;
-    files.slot        = cached_folder("slot", files.loader.string() + '\n' +
-                                                  directory.string() + '\n' + link);
-    files.slot_libucs = files.slot / "libucs.so.0";
-    files.slot_module = files.slot / "ucx" / link;
-}
-
-/* Whether LD_PRELOAD, which is split at spaces, can name a file. */
-bool can_be_preloaded(const fs::path &file)
-{
-    return file.string().find_first_of(preload_special) == std::string::npos;
-}
-
-void choose_preload(installation &files)
-{
-    /* What the dynamic linker expands it would expand in the module's path,
-     * too. */
-    if (can_be_preloaded(files.preload) ||
-        (files.preload.string().find('$') != std::string::npos)) {
-        return;
-    }
-    const fs::path folder = cached_folder("preload", files.loader.string());
-    if (!folder.empty() && can_be_preloaded(folder)) {
-        files.preload = folder / files.preload.filename();
-    }
-}
-
 } // namespace
 
 bool is_there(const fs::path &file)
@@ -333,6 +279,24 @@ fs::path module_for(const installation &files, const found_ucx &ucx)
     return files.modules / name / library_name;
 }
 
+bool can_be_preloaded(const installation &files)
+{
+    return !has_one_of(files.preload, preload_special);
+}
+
+loading choose_loading(const installation &files, bool slot,
+                       const found_ucx &ucx)
+{
+    if (slot) {
+        return loading::slot;
+    }
+    return (!can_be_preloaded(files) && ucx.release.has_value() &&
+            (*ucx.release >= first_with_plugins) &&
+            !has_one_of(files.plugin, plugin_special))
+               ? loading::plugin
+               : loading::preload;
+}
+
 problems find_obstacles(const installation &files, loading how,
                         const found_ucx &ucx)
 {
@@ -340,26 +304,25 @@ problems find_obstacles(const installation &files, loading how,
     require(files.loader, found);
     switch (how) {
     case loading::preload:
-        if (files.preload.parent_path() == files.directory) {
-            require_link(files, files.preload, found);
-        }
+        require_link(files, files.preload, found);
         require_listable(files.preload, "LD_PRELOAD", preload_special, found);
         break;
     case loading::slot:
         require_slot(files, ucx, found);
         break;
     case loading::plugin:
-        require_plugin(files, ucx, found);
+        require_link(files, files.plugin / library_name, found);
+        require_link(files, files.plugin / perftest_name, found);
         break;
     }
     return found;
 }
 
 problems find_obstacles(const installation &files, const request &wanted,
-                        const found_ucx &ucx)
+                        loading how, const found_ucx &ucx)
 {
-    problems found = find_obstacles(files, wanted.how, ucx);
-    if ((wanted.how == loading::slot) && files.slot_ucx.empty()) {
+    problems found = find_obstacles(files, how, ucx);
+    if ((how == loading::slot) && files.slot_ucx.empty()) {
         find_other_ucx(files, found);
     }
     if (installed_releases(files).empty()) {
@@ -411,35 +374,48 @@ std::optional<problem> find_module_obstacle(const installation &files,
     return {};
 }
 
-void choose_links(installation &files, const found_ucx &ucx)
+void choose_slot(installation &files, const found_ucx &ucx)
 {
-    choose_preload(files);
-    choose_slot(files, ucx);
+    std::error_code error;
+    const fs::path directory = fs::canonical(ucx.libucs, error).parent_path();
+    if (error || !ucx.release.has_value() ||
+        !fs::is_symlink(files.slot_libucs, error) ||
+        !fs::is_symlink(files.slot_module, error)) {
+        return; /* nothing to choose for, or a damaged installation */
+    }
+    const std::string name = choose_name(ucx, directory / "libuct.so.0");
+    if (name.empty()) {
+        files.slot_module.clear();
+        return;
+    }
+    if (((name == preferred) || (name == own_name)) &&
+        fs::equivalent(ucx.libucs, files.slot_libucs, error)) {
+        return;
+    }
+    const std::string link = "libuct_" + name + ".so.0";
+    files.slot_ucx         = directory;
+    files.slot = cached_slot(files.loader.string() + '\n' + directory.string() +
+                             '\n' + link);
+    files.slot_libucs = files.slot / "libucs.so.0";
+    files.slot_module = files.slot / module_folder / link;
 }
 
-problems make_links(const installation &files, loading how)
+problems make_slot(const installation &files)
 {
-    const bool slot       = (how == loading::slot) && !files.slot_ucx.empty();
-    const fs::path folder = files.preload.parent_path();
+    if (files.slot_ucx.empty()) {
+        return {};
+    }
     try {
-        if (slot) {
-            fs::create_directories(files.slot / module_folder);
-            link_all(files.slot_ucx, "libuc", files.slot);
-            link_all(files.slot_ucx / module_folder, "libuc",
-                     files.slot / module_folder, files.slot_module.filename());
-            make_link(files.loader, files.slot_module);
-        } else if ((how == loading::preload) && (folder != files.directory)) {
-            fs::create_directories(folder);
-            make_link(files.loader, files.preload);
-        }
+        fs::create_directories(files.slot / module_folder);
+        link_all(files.slot_ucx, "libuc", files.slot);
+        link_all(files.slot_ucx / module_folder, "libuc",
+                 files.slot / module_folder, files.slot_module.filename());
+        make_link(files.loader, files.slot_module);
     } catch (const fs::filesystem_error &error) {
-        return {{(slot ? "a slot for the UCX in " + files.slot_ucx.string()
-                       : std::string("a link that LD_PRELOAD can name")) +
+        return {{"a slot for the UCX in " + files.slot_ucx.string() +
                      " cannot be made: " + error.what(),
-                 std::string("set XDG_CACHE_HOME to a folder that can be "
-                             "written, or ") +
-                     (slot ? "do without --slot"
-                           : "move ucx-gaudi to a path without spaces")}};
+                 "set XDG_CACHE_HOME to a folder that can be written, or do "
+                 "without --slot"}};
     }
     return {};
 }

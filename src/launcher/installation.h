@@ -24,7 +24,7 @@ enum class loading {
 
 /** What the command line asks for. */
 struct request {
-    loading how    = loading::preload;
+    bool slot      = false;
     bool emulate   = false; /**< use the software Gaudi */
     unsigned cards = 0;     /**< of its box; 0 leaves it to the environment */
 };
@@ -32,8 +32,7 @@ struct request {
 struct installation {
     std::filesystem::path directory; /**< of libraries */
     std::filesystem::path loader;
-    std::filesystem::path preload;     /**< the loader, for LD_PRELOAD; maybe
-                                            not among the libraries */
+    std::filesystem::path preload;     /**< the loader, for LD_PRELOAD */
     std::filesystem::path modules;     /**< a directory with one per release */
     std::filesystem::path plugin;      /**< a directory: for UCX_PLUGIN_PATH */
     std::filesystem::path openmpi;     /**< a directory of its components */
@@ -70,39 +69,45 @@ std::string to_text(const std::vector<ucx_release> &releases);
 std::filesystem::path module_for(const installation &files,
                                  const found_ucx &ucx);
 
-/** What keeps the loader from getting into programs in this way.
+/** Whether LD_PRELOAD can name the loader: the list has no way to write a space
+ *  or a colon of a path. */
+bool can_be_preloaded(const installation &files);
+
+/** How the loader gets into programs of a UCX: preloaded, or where that cannot
+ *  be, by UCX_PLUGIN_PATH, if UCX reads that.
  *
- * @param ucx  What find_ucx has found. */
+ *  @param slot  The user asks for it.
+ *  @param ucx   What find_ucx has found; preloading does without. */
+loading choose_loading(const installation &files, bool slot,
+                       const found_ucx &ucx);
+
+/** What keeps the loader from getting into programs in this way. */
 problems find_obstacles(const installation &files, loading how,
                         const found_ucx &ucx);
 
-/** What keeps a request from being met.
- *
- * @param ucx  What find_ucx has found; preloading does without. */
+/** What keeps a request from being met in this way. */
 problems find_obstacles(const installation &files, const request &wanted,
-                        const found_ucx &ucx);
+                        loading how, const found_ucx &ucx);
 
 /** What keeps a UCX from getting a module: there is none for its release, or it
  *  cannot be read. */
 std::optional<problem> find_module_obstacle(const installation &files,
                                             const found_ucx &ucx);
 
-/* --- links in the user's cache ---------------------------------------------*/
+/* --- a slot in the user's cache --------------------------------------------*/
 
 /**
- * Let an installation have links in the user's cache where it has none that
- * will do: a name of the loader for LD_PRELOAD when its own has a space, and a
- * slot for a UCX that is not where the one of the build was. Nothing is made
- * yet.
+ * Let an installation have a slot in the user's cache for a UCX that is not
+ * where the one of the build was. Nothing is made yet.
  *
  * A slot is a folder for LD_LIBRARY_PATH: UCX's libraries as links and, in the
  * folder of modules beside them, the loader under another module's name.
  */
-void choose_links(installation &files, const found_ucx &ucx);
+void choose_slot(installation &files, const found_ucx &ucx);
 
-/** Make those for a way of loading. They stay: programs look things up in them
- *  as long as they run. */
-problems make_links(const installation &files, loading how);
+/** Make it, if it is to be one. It stays: programs look things up in it as long
+ *  as they run. */
+problems make_slot(const installation &files);
 
 /* --- the environment in which a program finds the transports ---------------*/
 
@@ -110,7 +115,7 @@ problems make_links(const installation &files, loading how);
 using variables = std::vector<std::pair<std::string, std::string>>;
 
 /**
- * The variables that meet a request, with their final values.
+ * The variables that meet a request in one way, with their final values.
  *
  * They hold what the environment has now, too; made once more in the
  * environment that has them, they are the same.
@@ -118,7 +123,7 @@ using variables = std::vector<std::pair<std::string, std::string>>;
  * @param ucx  What find_ucx has found; preloading does without.
  */
 variables make_variables(const installation &files, const request &wanted,
-                         const found_ucx &ucx);
+                         loading how, const found_ucx &ucx);
 
 /** The variables of a request that choose the software Gaudi alone. */
 variables make_emulator_variables(const request &wanted);

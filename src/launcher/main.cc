@@ -76,19 +76,24 @@ int start(const launcher::command_line &line)
                                     UCX_GAUDI_VERSION);
     }
     launcher::found_ucx ucx;
-    if (wanted.how != launcher::loading::preload) {
+    if (wanted.slot || !launcher::can_be_preloaded(files)) {
         ucx = launcher::find_ucx();
     }
-    launcher::choose_links(files, ucx);
-    launcher::problems found = launcher::find_obstacles(files, wanted, ucx);
-    if (found.empty()) {
-        found = launcher::make_links(files, wanted.how);
+    if (wanted.slot) {
+        launcher::choose_slot(files, ucx);
+    }
+    const launcher::loading how =
+        launcher::choose_loading(files, wanted.slot, ucx);
+    launcher::problems found =
+        launcher::find_obstacles(files, wanted, how, ucx);
+    if (found.empty() && wanted.slot) {
+        found = launcher::make_slot(files);
     }
     if (report(found) != 0) {
         return exit_failure;
     }
     const launcher::variables values =
-        launcher::make_variables(files, wanted, ucx);
+        launcher::make_variables(files, wanted, how, ucx);
     if (line.chosen == &launcher::env) {
         return launcher::print(launcher::to_exports(values), 0);
     }

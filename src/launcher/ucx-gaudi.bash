@@ -12,7 +12,7 @@ _ucx_gaudi()
         return
     fi
     case ${COMP_WORDS[1]} in
-    run | env) options="--emulate --slot --plugin --help" ;;
+    run | env) options="--emulate --slot --help" ;;
     info) options="--emulate --json --help" ;;
     check) options="--emulate --card --reset --timeout --output --help" ;;
     *) return ;;

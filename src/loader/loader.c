@@ -2,8 +2,6 @@
 #define _GNU_SOURCE
 #include "loader/loader.h"
 
-#include "util/library_file.h"
-
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
@@ -83,7 +81,7 @@ static int find_ucx(void *libucs, struct ucx *found)
         snprintf(error, sizeof(error), "%s", dlerror());
         gaudi_complain(
             "the version of UCX is not known, since %s has no usable libucp "
-            "beside it: %s; no module is loaded",
+            "beside it: %s; no module is loaded (take both from one package)",
             gaudi_file_of(libucs), error);
         return 0;
     }
@@ -203,27 +201,18 @@ static void *find_loaded_module(const struct ucx *ucx, const char *path)
 static void *open_file(const char *path, void *libucs, const struct ucx *ucx,
                        char *why, size_t size)
 {
-    char broken[PATH_MAX + 100];
-    const char *error = broken;
-    void *bridge      = NULL;
-    void *handle      = NULL;
+    void *bridge = gaudi_open_ucx(ucx->handle, why, size);
+    void *handle;
 
-    if (gaudi_may_be_loaded(path, broken, sizeof(broken))) {
-        bridge = gaudi_open_ucx(ucx->handle, why, size);
-        if (bridge == NULL) {
-            return NULL;
-        }
-        handle =
-            dlopen(path, RTLD_NOW | RTLD_LOCAL |
-                             (gaudi_is_hidden(libucs) ? RTLD_DEEPBIND : 0));
-        error = (handle == NULL) ? dlerror() : NULL;
+    if (bridge == NULL) {
+        return NULL;
     }
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL |
+                              (gaudi_is_hidden(libucs) ? RTLD_DEEPBIND : 0));
     if (handle == NULL) {
-        snprintf(why, size, "%s (install or build ucx-gaudi again)", error);
+        snprintf(why, size, "%s (install or build ucx-gaudi again)", dlerror());
     }
-    if (bridge != NULL) {
-        dlclose(bridge); /* the module keeps it */
-    }
+    dlclose(bridge); /* the module keeps it */
     return handle;
 }
 

@@ -74,12 +74,6 @@ void gaudi_load_displaced_modules(void);
 /* --- tls_setting.c ---------------------------------------------------------*/
 
 /*
- * A list of transports with names that UCX knows instead of ours, to be freed;
- * NULL when it is to stay, as in a process without UCX.
- */
-char *gaudi_transport_names(const char *tls);
-
-/*
  * Replace our names in UCX_TLS by transport names, if UCX is in the process:
  * only with it can be told whether `gaudi` means gaudi_gdr, too. A process
  * without UCX leaves the variable to its children as it is.

@@ -3,9 +3,7 @@
 #include "loader/running_ucx.h"
 
 #include <dlfcn.h>
-#include <elf.h>
 #include <link.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,98 +30,6 @@ int gaudi_folder_length(const char *file)
 
 /* --- what is loaded -------------------------------------------------------*/
 
-/* More than one UCX is rare in a process. */
-enum { most_files = 8 };
-
-struct definers {
-    const char *function;
-    unsigned count;
-    char files[most_files][PATH_MAX];
-};
-
-/* Where a table of a loaded file is. The dynamic linker writes addresses for
- * offsets, but not into the kernel's own library, which is none of UCX. */
-static const void *table_of(const struct dl_phdr_info *object, ElfW(Sxword) tag)
-{
-    const ElfW(Dyn) *entry = NULL;
-    int i;
-
-    for (i = 0; i < object->dlpi_phnum; ++i) {
-        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC) {
-            entry = (const void *)(object->dlpi_addr +
-                                   object->dlpi_phdr[i].p_vaddr);
-        }
-    }
-    for (; (entry != NULL) && (entry->d_tag != DT_NULL); ++entry) {
-        if (entry->d_tag == tag) {
-            return (entry->d_un.d_ptr < object->dlpi_addr)
-                       ? NULL
-                       : (const void *)entry->d_un.d_ptr;
-        }
-    }
-    return NULL;
-}
-
-/* Whether a loaded file defines a symbol itself, by its table DT_GNU_HASH: a
- * head, a filter, buckets with the first symbol of each, and a hash for each
- * symbol, whose last bit ends a bucket. */
-static int defines(const struct dl_phdr_info *object, const char *name)
-{
-    const uint32_t *head     = table_of(object, DT_GNU_HASH);
-    const ElfW(Sym) *symbols = table_of(object, DT_SYMTAB);
-    const char *names        = table_of(object, DT_STRTAB);
-    const uint32_t *buckets;
-    const uint32_t *hashes;
-    uint32_t hash = 5381;
-    uint32_t at;
-    const char *c;
-
-    if ((head == NULL) || (symbols == NULL) || (names == NULL) ||
-        (head[0] == 0)) {
-        return 0;
-    }
-    for (c = name; *c != '\0'; ++c) {
-        hash = hash * 33 + (unsigned char)*c;
-    }
-    buckets = head + 4 + head[2] * (sizeof(ElfW(Addr)) / sizeof(*head));
-    hashes  = buckets + head[0];
-    at      = buckets[hash % head[0]];
-    while (at >= head[1]) {
-        const uint32_t one = hashes[at - head[1]];
-
-        if (((one | 1) == (hash | 1)) &&
-            (strcmp(names + symbols[at].st_name, name) == 0)) {
-            return symbols[at].st_shndx != SHN_UNDEF;
-        }
-        if (one & 1) {
-            break;
-        }
-        ++at;
-    }
-    return 0;
-}
-
-static int keep_definer(struct dl_phdr_info *object, size_t size, void *arg)
-{
-    struct definers *found = arg;
-
-    (void)size;
-    if ((found->count < most_files) && strchr(object->dlpi_name, '/') &&
-        defines(object, found->function)) {
-        snprintf(found->files[found->count++], PATH_MAX, "%s",
-                 object->dlpi_name);
-    }
-    return 0;
-}
-
-/* The files that define a function, in the order in which they were loaded. */
-static void find_definers(const char *function, struct definers *found)
-{
-    found->function = function;
-    found->count    = 0;
-    (void)dl_iterate_phdr(keep_definer, found);
-}
-
 static void *open_loaded(const char *file)
 {
     return dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
@@ -141,6 +47,61 @@ static const char *file_at(const void *address)
             (map != NULL))
                ? map->l_name
                : "";
+}
+
+/* More than one UCX is rare in a process. */
+enum { most_files = 8 };
+
+struct definers {
+    const char *library; /* how the names of its files begin */
+    unsigned count;
+    char files[most_files][PATH_MAX];
+};
+
+static int keep_if_named_so(struct dl_phdr_info *object, size_t size, void *arg)
+{
+    struct definers *found = arg;
+    const char *name =
+        object->dlpi_name + gaudi_folder_length(object->dlpi_name);
+
+    (void)size;
+    if ((found->count < most_files) && (name != object->dlpi_name) &&
+        (strncmp(name, found->library, strlen(found->library)) == 0)) {
+        snprintf(found->files[found->count++], PATH_MAX, "%s",
+                 object->dlpi_name);
+    }
+    return 0;
+}
+
+/* Whether a loaded file has a function itself, and not only what it needs. */
+static int defines(const char *file, const char *function)
+{
+    void *handle = open_loaded(file);
+    int is_own   = 0;
+
+    if (handle != NULL) {
+        is_own = (strcmp(file_at(dlsym(handle, function)), file) == 0);
+        dlclose(handle);
+    }
+    return is_own;
+}
+
+/* The files of a library, whose names begin with its name, that define a
+ * function, in the order in which they were loaded. */
+static void find_definers(const char *library, const char *function,
+                          struct definers *found)
+{
+    unsigned i, kept = 0;
+
+    found->library = library;
+    found->count   = 0;
+    (void)dl_iterate_phdr(keep_if_named_so, found);
+    for (i = 0; i < found->count; ++i) {
+        if (defines(found->files[i], function)) {
+            memmove(found->files[kept++], found->files[i], PATH_MAX);
+        }
+    }
+    found->count = kept;
 }
 
 /* --- one UCX --------------------------------------------------------------*/
@@ -181,7 +142,7 @@ void *gaudi_open_libucs(const void *caller)
     unsigned i, chosen = 0;
 
     if ((libucs == NULL) && ((all = malloc(sizeof(*all))) != NULL)) {
-        find_definers(ucs_function, all);
+        find_definers("libucs", ucs_function, all);
         for (i = all->count; i-- > 0;) {
             chosen = has_this_as_module(all->files[i]) ? i : chosen;
         }
@@ -191,9 +152,10 @@ void *gaudi_open_libucs(const void *caller)
     return libucs;
 }
 
-/* A loaded library of the UCX that a libucs belongs to, by a function of it;
- * NULL: it is not loaded. One that knows no libucs may be of any. */
-static void *open_of_same(void *libucs, const char *function)
+/* A loaded library of the UCX that a libucs belongs to, by its name and a
+ * function of it; NULL: it is not loaded. One that knows no libucs may be of
+ * any. */
+static void *open_of_same(void *libucs, const char *name, const char *function)
 {
     const void *own      = dlsym(libucs, ucs_function);
     struct definers *all = malloc(sizeof(*all));
@@ -203,7 +165,7 @@ static void *open_of_same(void *libucs, const char *function)
     if (all == NULL) {
         return NULL;
     }
-    find_definers(function, all);
+    find_definers(name, function, all);
     for (i = 0; (library == NULL) && (i < all->count); ++i) {
         const void *known;
 
@@ -235,7 +197,7 @@ static void *open_beside(const char *file, const char *libucs)
 static void *open_libucp_of(void *libucs)
 {
     const char *name           = gaudi_file_of(libucs);
-    void *libuct               = open_of_same(libucs, uct_function);
+    void *libuct               = open_of_same(libucs, "libuct", uct_function);
     char libuct_file[PATH_MAX] = "";
     char file[PATH_MAX];
     void *libucp;
@@ -261,7 +223,7 @@ const char *gaudi_libucs_of(void *libucp)
 
 void *gaudi_open_libucp(void *libucs)
 {
-    void *libucp = open_of_same(libucs, ucp_function);
+    void *libucp = open_of_same(libucs, "libucp", ucp_function);
 
     return (libucp != NULL) ? libucp : open_libucp_of(libucs);
 }
@@ -285,20 +247,6 @@ void *gaudi_open_ucx(void *libucp, char *why, size_t size)
     bridge = gaudi_open_bridge(files, why, size);
     free(files);
     return bridge;
-}
-
-int gaudi_is_ucp(const void *code)
-{
-    const char *file = file_at(code);
-    void *library    = (*file == '\0') ? NULL : open_loaded(file);
-    int is_ucp       = 0;
-
-    if (library != NULL) {
-        /* The dynamic linker has one name for each file. */
-        is_ucp = (file_at(dlsym(library, ucp_function)) == file);
-        dlclose(library);
-    }
-    return is_ucp;
 }
 
 int gaudi_is_hidden(void *libucs)

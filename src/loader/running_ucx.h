@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * UCX's libraries in this process, by the functions that they define: packagers
- * give them other names, as libucs-1a2b3c4d.so.0.0.0 in a Python wheel, and a
- * process may have several UCXs.
+ * UCX's libraries in this process, by how their names begin and the functions
+ * that they define: packagers give them longer names, as
+ * libucs-1a2b3c4d.so.0.0.0 in a Python wheel, and a process may have several
+ * UCXs.
  *
  * For the loader and the launcher. Handles are those of dlopen, and the
  * caller's to close. Any thread may be in here.
@@ -43,9 +44,6 @@ const char *gaudi_libucs_of(void *libucp);
 /* What a module needs of the UCX of a libucp, to be closed when the module is
  * open; NULL with the reason and its remedy. */
 void *gaudi_open_ucx(void *libucp, char *why, size_t size);
-
-/* Whether some code is in a libucp. */
-int gaudi_is_ucp(const void *code);
 
 /* Whether what is looked up in this process comes from another UCX first. */
 int gaudi_is_hidden(void *libucs);

@@ -2,8 +2,6 @@
 #define _GNU_SOURCE
 #include "loader/loader.h"
 
-#include "util/library_file.h"
-
 #include <dirent.h>
 #include <dlfcn.h>
 #include <link.h>
@@ -116,25 +114,20 @@ static void initialize(void *module)
 static int load(const char *folder, const char *name, int debug)
 {
     char file[2 * PATH_MAX];
-    char broken[2 * PATH_MAX + 100];
-    const char *why = broken;
-    void *module    = NULL;
+    void *module;
 
     snprintf(file, sizeof(file), "%s/%s", folder, name);
     if (is_loader(file)) {
         return 0;
     }
-    if (gaudi_may_be_loaded(file, broken, sizeof(broken))) {
-        if (dlopen(file, RTLD_LAZY | RTLD_NOLOAD) != NULL) {
-            return 1; /* loaded for another link, or by UCX */
-        }
-        module = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
-        why    = (module == NULL) ? dlerror() : NULL;
+    if (dlopen(file, RTLD_LAZY | RTLD_NOLOAD) != NULL) {
+        return 1; /* loaded for another link, or by UCX */
     }
+    module = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
     if (module == NULL) {
         if (debug && (access(file, F_OK) == 0)) {
             gaudi_say("%s, which a slot displaces, cannot be loaded: %s", file,
-                      why);
+                      dlerror());
         }
         return 0;
     }

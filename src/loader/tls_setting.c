@@ -19,10 +19,13 @@ static int is_part_of_program(void)
            (dlsym(program, "ucx_gaudi_version") == (void *)ucx_gaudi_version);
 }
 
-char *gaudi_transport_names(const char *tls)
+/* UCX_TLS with names that UCX knows instead of ours, to be freed; NULL when it
+ * is to stay, as in a process without UCX. */
+static char *transport_names(void)
 {
-    void *libucs = gaudi_open_libucs(NULL);
-    char *other  = NULL;
+    const char *tls = secure_getenv("UCX_TLS");
+    void *libucs    = gaudi_open_libucs(NULL);
+    char *other     = NULL;
 
     if (libucs == NULL) {
         return NULL;
@@ -37,7 +40,7 @@ char *gaudi_transport_names(const char *tls)
 
 void gaudi_rewrite_tls_setting(void)
 {
-    char *tls = gaudi_transport_names(secure_getenv("UCX_TLS"));
+    char *tls = transport_names();
 
     if ((tls != NULL) && is_part_of_program()) {
         /* A variable that exists gets another value in place, which is safe
@@ -49,7 +52,7 @@ void gaudi_rewrite_tls_setting(void)
 
 void gaudi_warn_of_tls_setting(void)
 {
-    char *tls = gaudi_transport_names(secure_getenv("UCX_TLS"));
+    char *tls = transport_names();
 
     if (tls != NULL) {
         gaudi_say("UCX, which has loaded the Gaudi transports by itself, does "

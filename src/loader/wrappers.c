@@ -6,9 +6,7 @@
  * A program that loads UCX late (Open MPI does) gets the module at the first
  * call of one that comes before UCX reads its configuration and lists its
  * components. One comes earlier still, since a program may look up
- * ucp_config_read in libucp itself (dlsym). Lists of transports that a program
- * sets itself get the names that UCX knows. Three more are wrapped for what is
- * to be said when there is no card, or no transport that they need.
+ * ucp_config_read in libucp itself (dlsym).
  *
  * ucp_init_version is not among them: UCX tells by its address which file UCP
  * was loaded from, and what it calls is wrapped.
@@ -19,27 +17,10 @@
 #define _GNU_SOURCE
 #include "loader/loader.h"
 
-#include "util/transport_list.h"
-
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* Let the module say why there is no card; NULL, or parameters of an
- * allocation, which was perhaps not for it. */
-static void explain_refusal(const void *params)
-{
-    typedef void (*function_t)(const void *);
-
-    const function_t explain =
-        (function_t)gaudi_module_function("uct_gaudi_explain_refusal");
-
-    if (explain != NULL) {
-        explain(params);
-    }
-}
 
 /* The file that was loaded last of those whose names begin as the name of a
  * library of UCX does, up to its first dot: packagers put a hash there. */
@@ -107,9 +88,10 @@ static void *function_of(const void *caller, const char *library,
 }
 
 /* The wrapped function itself: the next one in the order of look-up, which may
- * be somebody else's wrapper, but not of another UCX than the caller's. */
-static void *find_next(const void *caller, const void *wrapper,
-                       const char *library, const char *name)
+ * be somebody else's wrapper, but not of another UCX than the caller's. NULL
+ * after a line that tells. */
+static void *next_function(const void *caller, const void *wrapper,
+                           const char *library, const char *name)
 {
     void *own      = function_of(caller, library, name);
     void *function = dlsym(RTLD_NEXT, name);
@@ -118,17 +100,13 @@ static void *find_next(const void *caller, const void *wrapper,
         ((function == NULL) || is_of_ucx(function))) {
         function = own;
     }
-    return (function != NULL) ? function : function_in(library, name);
-}
-
-/* The same; NULL after a line that tells. */
-static void *next_function(const void *caller, const void *wrapper,
-                           const char *library, const char *name)
-{
-    void *function = find_next(caller, wrapper, library, name);
-
     if (function == NULL) {
-        gaudi_say("%s is not to be found in %s", name, library);
+        function = function_in(library, name);
+    }
+    if (function == NULL) {
+        gaudi_say("%s is not to be found in %s (put one whole UCX into "
+                  "LD_LIBRARY_PATH)",
+                  name, library);
     }
     return function;
 }
@@ -212,101 +190,14 @@ __attribute__((no_sanitize("address"))) void gaudi_library_starts(void)
     }
 }
 
-/* What is written to a stream, with a zero behind it. Not by open_memstream:
- * what libc allocates we must not free (gaudi_next_module). */
-struct text {
-    char *start;
-    size_t size;
-};
-
-static ssize_t append(void *cookie, const char *bytes, size_t size)
-{
-    struct text *text  = cookie;
-    char *const longer = realloc(text->start, text->size + size + 1);
-
-    if (longer == NULL) {
-        return 0;
-    }
-    memcpy(longer + text->size, bytes, size);
-    text->start = longer;
-    text->size += size;
-    longer[text->size] = '\0';
-    return (ssize_t)size;
-}
-
-/* The list of transports of a configuration, to be freed; NULL when it is not
- * to be had. Only UCX knows where it came from. */
-static char *transports_of(const void *caller, const void *config)
-{
-    typedef void (*function_t)(const void *, FILE *, const char *, int);
-    enum { PRINT_CONFIG = 1 }; /* as ucs/config/types.h has it */
-    static const char variable[] = "\nUCX_TLS=";
-
-    const function_t print =
-        (function_t)find_next(caller, NULL, "libucp.so.0", "ucp_config_print");
-    struct text text = {NULL, 0};
-    FILE *stream =
-        (print == NULL)
-            ? NULL
-            : fopencookie(&text, "w", (cookie_io_functions_t){.write = append});
-    char *found = NULL;
-
-    if (stream == NULL) {
-        return NULL;
-    }
-    fputc('\n', stream);
-    print(config, stream, "", PRINT_CONFIG);
-    if (fclose(stream) == 0) {
-        found = strstr(text.start, variable);
-    }
-    if (found == NULL) {
-        free(text.start);
-        return NULL;
-    }
-    found += strlen(variable);
-    found[strcspn(found, "\n")] = '\0';
-    return memmove(text.start, found, strlen(found) + 1);
-}
-
-GAUDI_EXPORT status_t ucp_config_modify(void *config, const char *name,
-                                        const char *value)
-{
-    char *tls = !strcmp(name, "TLS") ? gaudi_transport_names(value) : NULL;
-    const status_t status = CALL_NEXT("libucp.so.0", ucp_config_modify, config,
-                                      name, (tls != NULL) ? tls : value);
-
-    free(tls);
-    return status;
-}
-
-/* What variables with the program's own prefix say, and files. */
-static void rewrite_transports(const void *caller, void *config)
-{
-    const __typeof__(&ucp_config_modify) modify =
-        find_next(caller, (const void *)ucp_config_modify, "libucp.so.0",
-                  "ucp_config_modify");
-    char *list = transports_of(caller, config);
-    char *tls  = gaudi_transport_names(list);
-
-    if ((tls != NULL) && (modify != NULL)) {
-        (void)modify(config, "TLS", tls);
-    }
-    free(tls);
-    free(list);
-}
-
 GAUDI_EXPORT status_t ucp_config_read(const char *env_prefix,
                                       const char *filename, void **config_p)
 {
-    status_t status;
-
     gaudi_load_module(__builtin_return_address(0));
-    status = CALL_NEXT("libucp.so.0", ucp_config_read, env_prefix, filename,
-                       config_p);
-    if (status == 0) {
-        rewrite_transports(__builtin_return_address(0), *config_p);
-    }
-    return status;
+    /* The program may have set it since UCX was loaded. */
+    gaudi_rewrite_tls_setting();
+    return CALL_NEXT("libucp.so.0", ucp_config_read, env_prefix, filename,
+                     config_p);
 }
 
 GAUDI_EXPORT status_t uct_query_components(void **components_p,
@@ -318,93 +209,5 @@ GAUDI_EXPORT status_t uct_query_components(void **components_p,
     status = CALL_NEXT("libuct.so.0", uct_query_components, components_p,
                        num_components_p);
     gaudi_tell_of_another_ucx(__builtin_return_address(0));
-    return status;
-}
-
-/* Called for each allocation, so what is found is kept for the first places
- * that call it, if it is in the UCX of the module, which keeps that. Finding
- * it takes dlopen, for which UCM notes and forgets what all files need, and
- * UCP's cache of UCX 1.17 to 1.20 notes each page that this gives back
- * (ucs_rcache_unmapped_callback). */
-static void *next_mem_alloc(const void *caller, const void *wrapper)
-{
-    enum { PLACES = 8 };
-    static struct {
-        const void *caller;
-        void *next;
-    } known[PLACES];
-    static unsigned taken;
-
-    void *next;
-    unsigned i;
-
-    for (i = 0; i < PLACES; ++i) {
-        if (__atomic_load_n(&known[i].caller, __ATOMIC_ACQUIRE) == caller) {
-            return known[i].next;
-        }
-    }
-    next = next_function(caller, wrapper, "libuct.so.0", "uct_mem_alloc");
-    if ((next != NULL) &&
-        (__atomic_load_n(&taken, __ATOMIC_RELAXED) < PLACES) &&
-        (gaudi_module_function("uct_mem_alloc") == next)) {
-        i = __atomic_fetch_add(&taken, 1, __ATOMIC_RELAXED);
-        if (i < PLACES) {
-            known[i].next = next;
-            __atomic_store_n(&known[i].caller, caller, __ATOMIC_RELEASE);
-        }
-    }
-    return next;
-}
-
-GAUDI_EXPORT status_t uct_mem_alloc(size_t length, const int *methods,
-                                    unsigned num_methods, const void *params,
-                                    void *memory)
-{
-    const __typeof__(&uct_mem_alloc) next = next_mem_alloc(
-        __builtin_return_address(0), (const void *)uct_mem_alloc);
-    const status_t status =
-        (next == NULL) ? (status_t)STATUS_UNSUPPORTED
-                       : next(length, methods, num_methods, params, memory);
-
-    if (status != 0) {
-        explain_refusal(params);
-    }
-    return status;
-}
-
-/* Say in a line, once, that connections to a listener fail, if UCX_TLS has no
- * transport for them. */
-static void warn_of_listener(void)
-{
-    static int said;
-    const char *tls = secure_getenv("UCX_TLS");
-
-    if ((tls != NULL) && !gaudi_read_transports(tls).network &&
-        !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) {
-        gaudi_say("this program listens for connections by socket address, "
-                  "which UCX refuses over UCX_TLS=%s alone; add tcp",
-                  tls);
-    }
-}
-
-GAUDI_EXPORT status_t ucp_listener_create(void *worker, const void *params,
-                                          void **listener_p)
-{
-    warn_of_listener();
-    return CALL_NEXT("libucp.so.0", ucp_listener_create, worker, params,
-                     listener_p);
-}
-
-GAUDI_EXPORT status_t uct_md_open(void *component, const char *name,
-                                  const void *config, void **md_p)
-{
-    const status_t status =
-        CALL_NEXT("libuct.so.0", uct_md_open, component, name, config, md_p);
-
-    if ((name != NULL) && !strcmp(name, "gaudi_copy") &&
-        /* which opens every domain that there is, and so asks for nothing */
-        !gaudi_is_ucp(__builtin_return_address(0))) {
-        explain_refusal(NULL);
-    }
     return status;
 }

@@ -10,10 +10,9 @@
 #include <string.h>
 
 enum {
-    IN_MACHINE = 1, /* never leaves it */
-    TO_HOST    = 2, /* as gaudi_allowed_transports::reach_host */
-    COPY       = 4,
-    IPC        = 8
+    TO_HOST = 1, /* as gaudi_allowed_transports::reach_host */
+    COPY    = 2,
+    IPC     = 4
 };
 
 enum { MOST_NAMES = 22 };
@@ -24,12 +23,10 @@ static const struct {
     const char *names[MOST_NAMES];
 } known[] = {
     {TO_HOST | COPY | IPC, {"all"}},
-    {IN_MACHINE | COPY | IPC, {"gaudi"}},
-    {IN_MACHINE | COPY, {"gaudi_cpy"}},
-    {IN_MACHINE | IPC, {"gaudi_ipc"}},
-    {IN_MACHINE, {"gaudi_copy", "self", "loopback"}},
-    {IN_MACHINE | TO_HOST,
-     {"shm", "sm", "mm", "posix", "sysv", "xpmem", "cma", "knem"}},
+    {COPY | IPC, {"gaudi"}},
+    {COPY, {"gaudi_cpy"}},
+    {IPC, {"gaudi_ipc"}},
+    {TO_HOST, {"shm", "sm", "mm", "posix", "sysv", "xpmem", "cma", "knem"}},
     {TO_HOST, /* by network cards */
      {"ib",        "rc",        "rc_v",    "rc_x",     "rc_verbs", "rc_mlx5",
       "ud",        "ud_v",      "ud_x",    "ud_verbs", "ud_mlx5",  "dc",
@@ -85,7 +82,6 @@ struct gaudi_allowed_transports gaudi_read_transports(const char *list)
 {
     const bool all_but = (*list == '^');
     const char *name   = list + (all_but ? 1 : 0);
-    bool network       = all_but;
     bool others        = all_but;
     int named          = 0;
 
@@ -96,7 +92,6 @@ struct gaudi_allowed_transports gaudi_read_transports(const char *list)
 
         name += strict;
         named |= traits;
-        network |= (traits & IN_MACHINE) == 0;
         others |= (length > 0) && !is_same("self", name, length) &&
                   (strncmp(name, "gaudi", strlen("gaudi")) != 0);
         name += length;
@@ -111,8 +106,7 @@ struct gaudi_allowed_transports gaudi_read_transports(const char *list)
         .reach_host = (named & TO_HOST) != 0,
         .copy       = (named & COPY) != 0,
         .gaudi      = (named & (COPY | IPC)) != 0,
-        .others     = others,
-        .network    = network};
+        .others     = others};
 }
 
 char *gaudi_rewrite_transports(const char *list, bool with_gdr)

@@ -25,7 +25,6 @@ struct gaudi_allowed_transports {
     bool copy;       /* gaudi_cpy */
     bool gaudi;      /* gaudi_cpy or gaudi_ipc */
     bool others;     /* some that are neither, nor `self` */
-    bool network;    /* some that may leave the machine */
 };
 
 struct gaudi_allowed_transports gaudi_read_transports(const char *list);

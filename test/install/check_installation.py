@@ -161,7 +161,6 @@ def complete(prefix, *words):
 def check_completion(prefix):
     for words, offered in ((("r",), "run"), (("--v",), "--version"),
                            (("run", "--em"), "--emulate"),
-                           (("env", "--pl"), "--plugin"),
                            (("info", "--j"), "--json"),
                            (("run", "--emulate", "=", "2", "--sl"), "--slot"),
                            (("run", "basenam"), "basename"),

@@ -76,7 +76,7 @@ ALLOWED = [
      DRIVER),
     (GAUDI, [PROGRAM, COPY, IPC, TRANSFER, APPLICATION, MEMORY, CARDS,
              UCX_SEAM] + DRIVER),
-    ("src/loader/", [UTIL + "library_file.h", UTIL + "transport_list.h"]),
+    ("src/loader/", [UTIL + "transport_list.h"]),
     ("src/openmpi/", [PROGRAM + "ucx_gaudi.h", "src/loader/loader.h"]),
     ("src/launcher/", ["src/loader/running_ucx.h"] + DRIVER),
     ("examples/", []),

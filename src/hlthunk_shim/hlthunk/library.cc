@@ -2,12 +2,10 @@
 #include "hlthunk_shim/hlthunk/library.h"
 
 #include "hlthunk_shim/hlthunk/card_kinds.h"
-#include "util/library_file.h"
 #include "util/process.h"
 #include "util/warning.h"
 
 #include <cerrno>
-#include <climits>
 #include <string_view>
 
 #include <dlfcn.h>
@@ -27,11 +25,6 @@ bool is_own(std::string_view name)
 library::library(const std::string &path, hlthunk_device_name unknown)
     : path_(path), unknown_(unknown)
 {
-    char why[PATH_MAX + 100];
-    if (gaudi_may_be_loaded(path.c_str(), why, sizeof(why)) == 0) {
-        reason_ = why;
-        return;
-    }
     handle_     = util::open_loaded(path.c_str());
     was_loaded_ = (handle_ != nullptr);
     if (!was_loaded_) {

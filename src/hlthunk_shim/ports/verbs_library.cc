@@ -2,13 +2,11 @@
 #include "hlthunk_shim/ports/verbs_library.h"
 
 #include "hlthunk_shim/ports/links.h"
-#include "util/library_file.h"
 #include "util/process.h"
 
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -49,12 +47,7 @@ void *verbs_library::open(const library &driver)
 {
     for (const std::string &folder : folders_for(driver)) {
         const std::string path = folder + file_name;
-        char why[PATH_MAX + 100];
-        if (gaudi_may_be_loaded(path.c_str(), why, sizeof(why)) == 0) {
-            reason_ = why;
-            continue;
-        }
-        void *handle = util::open_loaded(path.c_str());
+        void *handle           = util::open_loaded(path.c_str());
         if (handle == nullptr) {
             handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
         }

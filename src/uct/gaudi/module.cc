@@ -81,30 +81,3 @@ extern "C" [[gnu::visibility("default")]] void uct_gaudi_print_settings()
 {
     gaudi::base::print_settings();
 }
-
-/* Called by the loader when UCX has refused an allocation, which may have been
- * meant for a card; or, with NULL, when a program has asked for gaudi_copy's
- * memory domain. */
-extern "C" [[gnu::visibility("default")]] void
-uct_gaudi_explain_refusal(const uct_mem_alloc_params_t *params)
-{
-    using namespace gaudi;
-
-    const ucs_memory_type_t type = base::memory_type();
-    if ((type == UCS_MEMORY_TYPE_UNKNOWN) ||
-        ((params != nullptr) &&
-         (!(params->field_mask & UCT_MEM_ALLOC_PARAM_FIELD_MEM_TYPE) ||
-          (params->mem_type != type)))) {
-        return;
-    }
-    (void)base::guarded([&] {
-        /* Opened by the memory domain that allocates, and tells by itself: UCP
-         * asks others first. */
-        if ((params != nullptr)
-                ? !base::registration_cache::instance().is_open()
-                : base::card_table::instance().cards().empty()) {
-            base::card_table::instance().explain_missing_card();
-        }
-        return UCS_OK;
-    });
-}

@@ -51,17 +51,4 @@ TEST(tls_alias, everything_else_stays_as_it_is)
     }
 }
 
-TEST(tls_alias, lists_of_this_machine_reach_no_network)
-{
-    for (const char *tls :
-         {"gaudi", "gaudi_copy,gaudi_ipc", "gaudi_cpy,\\gaudi_ipc",
-          "gaudi,sm,self", "cma,posix"}) {
-        EXPECT_FALSE(gaudi_read_transports(tls).network) << tls;
-    }
-    for (const char *tls : {"", "all", "gaudi,tcp", "tcp", "^gaudi", "gaudi,",
-                            "gaudi,rc_x", "gaudi_gdr", "gaudix", "ib,gaudi"}) {
-        EXPECT_TRUE(gaudi_read_transports(tls).network) << tls;
-    }
-}
-
 } // namespace gaudi::base

@@ -2,21 +2,11 @@
 /* Loading driver libraries, whole ones and others. */
 #include "hlthunk_shim/hlthunk/library.h"
 
-#include "common/child.h"
 #include "common/emulator.h"
-#include "common/scratch.h"
 
 #include <gmock/gmock.h>
 
-#include <cstdlib>
-#include <filesystem>
-
-#include <sys/stat.h>
-
-namespace fs = std::filesystem;
-
 using gaudi::shim::library;
-using gaudi::test::tell_parent;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -88,44 +78,6 @@ TEST(shim_library, keeps_two_libraries_apart)
     EXPECT_NE(real.hlthunk_open, stub.hlthunk_open);
     EXPECT_EQ(real.hlthunk_get_device_count(HLTHUNK_DEVICE_DONT_CARE), 8);
     EXPECT_EQ(stub.hlthunk_get_device_count(HLTHUNK_DEVICE_DONT_CARE), 0);
-}
-
-GAUDI_CHILD(loads_a_file)
-{
-    const library lib(std::getenv("FILE"));
-    tell_parent(lib.reason());
-    return 0;
-}
-
-/* The dynamic linker would end the program, or wait. */
-TEST(shim_library, what_is_no_whole_file_is_not_loaded)
-{
-    const gaudi::test::scratch_directory files;
-    const std::string whole = files.path("whole.so");
-    const std::string part  = files.path("part.so");
-    const std::string fifo  = files.path("fifo.so");
-    fs::copy_file(gaudi::test::emulator_path(), whole);
-    fs::copy_file(whole, part);
-    ASSERT_EQ(0, mkfifo(fifo.c_str(), 0600));
-    const auto reason = [&](const std::string &path) {
-        gaudi::test::child_process child("loads_a_file",
-                                         {{{"FILE", path}}, -1});
-        std::string line = child.read_line();
-        EXPECT_EQ(child.wait().exit_code, 0) << path;
-        return line;
-    };
-    EXPECT_EQ(reason(whole), "");
-    EXPECT_EQ(reason(fifo), fifo + ": not a regular file");
-    for (const auto left :
-         {uintmax_t{100000}, uintmax_t{20000}, uintmax_t{4096}}) {
-        fs::resize_file(part, left);
-        EXPECT_THAT(reason(part), HasSubstr("part.so: cut off after " +
-                                            std::to_string(left) + " of "));
-    }
-    for (const auto left : {uintmax_t{100}, uintmax_t{10}, uintmax_t{0}}) {
-        fs::resize_file(part, left);
-        EXPECT_THAT(reason(part), HasSubstr("part.so")) << left;
-    }
 }
 
 } // namespace

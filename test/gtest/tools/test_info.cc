@@ -695,17 +695,10 @@ TEST_F(info, names_the_module_that_fits_among_several)
     scratch_directory files;
     make_ucx(files, "new", "9.8.3");
     EXPECT_TRUE(exited_with(
-        0,
-        of(copy, {{"LD_LIBRARY_PATH", files.path("new")},
-                  {"UCX_PLUGIN_PATH",
-                   "/a:" + copy.path("ucx-gaudi/plugin") + ":/b"}}),
+        0, of(copy, {{"LD_LIBRARY_PATH", files.path("new")}}),
         {"\nmodule    " + copy.path("ucx-gaudi/9.8/libuct_hlthunk.so.0") +
-             " (installed: 1.9, 1.",
-         "\nplugin    active     " + copy.path("ucx-gaudi/plugin\n")}));
-
-    const process_result stock = of(copy);
-    EXPECT_THAT(stock.output, HasSubstr("\nmodule    " + own + "/"));
-    EXPECT_THAT(stock.output, Not(HasSubstr("\nplugin    active")));
+         " (installed: 1.9, 1."}));
+    EXPECT_THAT(of(copy).output, HasSubstr("\nmodule    " + own + "/"));
 }
 
 TEST_F(info, notices_a_module_that_cannot_be_used)
@@ -812,21 +805,23 @@ TEST_F(info, notices_a_slot_whose_ucx_is_gone)
 
 TEST_F(info, notices_a_place_from_which_nothing_can_be_loaded)
 {
-    const scratch_directory files;
-    const environment no_cache = {
-        {"XDG_CACHE_HOME", files.path("another space")}};
-    const environment cache = {{"XDG_CACHE_HOME", files.path("cache")}};
     const copied_installation spaces("with a space");
-    expect_missing(of(spaces, no_cache), "cannot be in LD_PRELOAD",
-                   "move ucx-gaudi", 0);
-    EXPECT_TRUE(exited_with(0, of(spaces, cache)));
-    EXPECT_FALSE(fs::exists(files.path("cache")));
+    if (ucx_is_before(1, 22)) {
+        expect_missing(of(spaces), "cannot be in LD_PRELOAD", "move ucx-gaudi",
+                       0);
+    }
+    scratch_directory files;
+    make_ucx(files, "new", "9.8.3");
+    const std::string plugin = spaces.path("ucx-gaudi/plugin");
+    EXPECT_THAT(of(spaces, {{"LD_LIBRARY_PATH", files.path("new")},
+                            {"UCX_PLUGIN_PATH", "/a:" + plugin + ":/b"}})
+                    .output,
+                HasSubstr("\nplugin    active     " + plugin + "\nslot "));
 
     const copied_installation colon("with:colon");
-    expect_missing(of(colon, no_cache), "cannot be in LD_LIBRARY_PATH",
-                   "move ucx-gaudi", 1);
-    expect_missing(of(colon, cache), "cannot be in LD_LIBRARY_PATH",
-                   "move ucx-gaudi", 0);
+    const process_result none = of(colon);
+    expect_missing(none, "cannot be in LD_LIBRARY_PATH", "move ucx-gaudi");
+    expect_missing(none, "cannot be in LD_PRELOAD", "move ucx-gaudi");
 }
 
 TEST_F(info, takes_no_command_and_no_slot)

@@ -300,15 +300,6 @@ TEST_P(ipc_processes, connect_by_socket_address)
     }
 }
 
-TEST_P(ipc_processes, are_told_what_a_listener_lacks)
-{
-    const peers_result result =
-        run_peers({traffic(true), {"few", "sockaddr"}, variables(ipc)});
-    EXPECT_THAT(result.server.output,
-                HasSubstr("over UCX_TLS=gaudi_cpy,gaudi_ipc alone; add tcp"));
-    EXPECT_TRUE(has_lines(1, "ucx-gaudi: ", result.server));
-}
-
 TEST_P(ipc_processes, need_no_common_parent)
 {
     const arguments other_session{"setsid", "--fork", "--wait"};

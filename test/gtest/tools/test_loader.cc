@@ -3,8 +3,6 @@
  * with stand-ins for UCX and for modules. */
 #include "gtest/tools/installations.h"
 
-#include <sys/stat.h>
-
 namespace gaudi::test {
 
 namespace {
@@ -311,22 +309,6 @@ TEST_F(loader, says_why_a_module_cannot_be_loaded)
     (void)files.file(std::string("lib/ucx-gaudi/1.18/") + module_name, "text");
     expect_line(in_ucx("ucx", {own, "init"}),
                 {"the module for UCX 1.18.1 (", module_of("1.18")});
-}
-
-/* The dynamic linker would end the program, or wait. What was cut off has to be
- * more than debug information, which may be half of the file. */
-TEST_F(loader, opens_no_module_that_was_cut_off_and_no_fifo)
-{
-    make("1.18.1");
-    fs::resize_file(module_of("1.18"), 4096);
-    expect_line(in_ucx("ucx", {own, "init"}),
-                {"the module for UCX 1.18.1 (",
-                 module_of("1.18") + ": cut off after 4096 of "});
-    fs::remove(module_of("1.18"));
-    ASSERT_EQ(0, mkfifo(module_of("1.18").c_str(), 0600));
-    expect_line(in_ucx("ucx", {own, "init"}),
-                {"the module for UCX 1.18.1 (",
-                 module_of("1.18") + ": not a regular file"});
 }
 
 TEST_F(loader, says_that_the_system_refuses_files_in_memory)

@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(with, own_process, ::testing::ValuesIn(protocols()),
 TEST_F(own_endpoint, is_there_with_the_lists_of_programs)
 {
     const arguments program = {GAUDI_TOOLS_DIR "/ucp_endpoints", "own"};
-    const std::string list  = "gaudi_copy,gaudi_ipc";
+    const std::string list  = "gaudi_cpy,gaudi_ipc";
     const scratch_directory files;
     (void)files.file("ucx.conf", "UCX_TLS=" + list + "\n");
     const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* UCX's own loading of plugins, which it has from 1.22 on: `--plugin`. */
+/* UCX's own loading of plugins, which it has from 1.22 on. */
 #include "gtest/tools/fixture.h"
 
 #include "common/process_state.h"
@@ -12,17 +12,23 @@ namespace {
 
 class plugin : public tools {
 protected:
+    [[nodiscard]] process_options found(environment variables = {}) const
+    {
+        variables["UCX_PLUGIN_PATH"] =
+            std::string(library) + "/ucx-gaudi/plugin";
+        variables["UCX_GAUDI_DRIVER"] = "emulator";
+        return with(variables);
+    }
+
     [[nodiscard]] std::unique_ptr<process>
-    start_perftest(const arguments &rest,
-                   const environment &variables = {}) const
+    start_perftest(const arguments &rest) const
     {
         const arguments command =
             joined({"ucx_perftest", "-t", "tag_bw", "-m", "gaudi", "-s",
                     "65536", "-n", "20", "-w", "1"},
                    rest);
         return std::make_unique<process>(
-            under_launcher(command, {"--emulate", "--plugin"}),
-            with(variables));
+            command, found({{"UCX_TLS", "gaudi_cpy,gaudi_ipc,sm,tcp"}}));
     }
 };
 
@@ -30,19 +36,17 @@ protected:
 
 TEST_F(plugin, is_loaded_by_ucx)
 {
-    const process_result result = run(
-        under_launcher({"ucx_info", "-d"}, {"--emulate", "--plugin"}), with());
-    EXPECT_TRUE(is_quiet_success(
-        result, {"Transport: gaudi_cpy", "Transport: gaudi_ipc"}));
+    EXPECT_TRUE(
+        is_quiet_success(run({"ucx_info", "-d"}, found()),
+                         {"Transport: gaudi_cpy", "Transport: gaudi_ipc"}));
 }
 
 TEST_F(plugin, frees_nothing_that_libc_has_allocated)
 {
     EXPECT_TRUE(is_quiet_success(
-        launched({GAUDI_TOOLS_DIR "/late_ucx", "global"},
-                 {"--emulate", "--plugin"},
-                 {{"UCX_MODULES", "hlthunk"},
-                  {"LD_PRELOAD", preloadable(strict_allocator)}}),
+        run({GAUDI_TOOLS_DIR "/late_ucx", "global"},
+            found({{"UCX_MODULES", "hlthunk"},
+                   {"LD_PRELOAD", preloadable(strict_allocator)}})),
         {"gaudi_cpy/gaudi0"}));
 }
 
@@ -50,13 +54,12 @@ TEST_F(plugin, frees_nothing_that_libc_has_allocated)
 TEST_F(plugin, serves_a_pair_of_ucx_perftest)
 {
     const std::string port = std::to_string(find_free_port());
-    const environment tls  = {{"UCX_TLS", "gaudi,sm,tcp"}};
-    auto server            = start_perftest({"-p", port}, tls);
+    auto server            = start_perftest({"-p", port});
     EXPECT_TRUE(eventually([&] {
         return has_listener(static_cast<unsigned short>(std::stoul(port))) ||
                server->has_ended();
     }));
-    auto client = start_perftest({"-p", port, "127.0.0.1"}, tls);
+    auto client = start_perftest({"-p", port, "127.0.0.1"});
     (void)eventually(
         [&] { return client->has_ended() || server->has_ended(); });
     const process_result sent = client->wait();
@@ -67,13 +70,9 @@ TEST_F(plugin, serves_a_pair_of_ucx_perftest)
 
 TEST_F(plugin, says_once_which_names_ucx_does_not_know)
 {
-    /* The launcher would have replaced them. */
-    const process_result result = run(
-        {"ucx_perftest", "-t", "tag_lat", "-m", "gaudi", "-n", "10", "-w", "1",
-         "-l"},
-        with({{"UCX_PLUGIN_PATH", std::string(library) + "/ucx-gaudi/plugin"},
-              {"UCX_GAUDI_DRIVER", "emulator"},
-              {"UCX_TLS", "gaudi_copy,sm"}}));
+    const process_result result = run({"ucx_perftest", "-t", "tag_lat", "-m",
+                                       "gaudi", "-n", "10", "-w", "1", "-l"},
+                                      found({{"UCX_TLS", "gaudi_copy,sm"}}));
     EXPECT_TRUE(has_lines(1, "write UCX_TLS=gaudi_cpy,sm", result));
 }
 

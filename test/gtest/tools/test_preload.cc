@@ -146,26 +146,6 @@ TEST_F(settings_of_programs, say_what_comes_too_late)
         {"UCX_GAUDI_MEMORY_TYPE=late comes too late", "gaudi_copy"}));
 }
 
-/* Without UCM's hooks, which hide dlopen from other wrappers. */
-TEST_F(preload, opens_no_files_for_each_allocation)
-{
-    const auto opened = [&](const char *allocations) {
-        const process_result result = run(
-            {GAUDI_TOOLS_DIR "/ucp_exports", "alone", allocations, "1048576"},
-            with({{"UCX_GAUDI_DRIVER", "emulator"},
-                  {"UCX_MEM_MMAP_HOOK_MODE", "none"},
-                  {"LD_PRELOAD",
-                   preloaded_name() + ":" +
-                       preloadable(GAUDI_TOOLS_DIR "/libinterposer.so")}}));
-        EXPECT_TRUE(exited_with(0, result));
-        EXPECT_THAT(result.output, HasSubstr("all sent"));
-        return lines_with(result.output, "interposer: a file is opened").size();
-    };
-    const size_t by_one = opened("1");
-    EXPECT_LE(1u, by_one);
-    EXPECT_EQ(by_one, opened("5"));
-}
-
 TEST_F(preload, reaches_a_program_that_loads_ucp_later)
 {
     for (const char *how : {"global", "local"}) {

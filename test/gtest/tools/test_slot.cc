@@ -364,26 +364,6 @@ TEST_F(lone_slot, goes_on_with_a_displaced_module_that_is_no_library)
     EXPECT_THAT(components(result), Contains(copies));
 }
 
-/* The dynamic linker would end the program, or wait. */
-TEST_F(lone_slot, goes_on_with_a_displaced_module_that_was_cut_off_or_is_a_fifo)
-{
-    make(own);
-    const std::string cut_off = files.path("cut/") + slot_name;
-    fs::create_directory(files.path("cut"));
-    fs::copy_file(std::string(displaced) + "/" + slot_name, cut_off);
-    fs::resize_file(cut_off, 4096); /* debug information may be half of it */
-    fs::create_directory(files.path("fifo"));
-    ASSERT_EQ(0, mkfifo((files.path("fifo/") + slot_name).c_str(), 0600));
-    for (const char *folder : {"cut", "fifo"}) {
-        const process_result result =
-            in_it({late_ucx, "uct"}, {{"UCX_MODULE_DIR", files.path(folder)},
-                                      {"UCX_LOG_LEVEL", "debug"}});
-        EXPECT_TRUE(exited_with(0, result)) << folder;
-        EXPECT_EQ(1u, lines_with(result.output, broken).size()) << folder;
-        EXPECT_THAT(components(result), Contains(copies));
-    }
-}
-
 TEST_F(lone_slot, brings_the_displaced_module_in_where_no_module_fits_too)
 {
     make(GAUDI_TOOLS_DIR "/no-module/libuct_hlthunk.so.0");

@@ -10,7 +10,6 @@
 #include <thread>
 #include <tuple>
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -368,39 +367,6 @@ TEST(bad_input, good_settings_are_silent)
                     ended(0, IsEmpty()))
             << devices;
     }
-}
-
-TEST(bad_input, a_holder_that_has_ended_since_is_said_to_have)
-{
-    child_process other("holds_its_cards", {with_cards_of_ucx({}), -1});
-    ASSERT_EQ("open", other.read_line());
-    child_process asking("asks_when_it_is_told_to",
-                         logging({{"HLTHUNK_EMU_DEVICES", "1"}}));
-    EXPECT_EQ("busy", asking.read_line());
-    other.write_line("done");
-    EXPECT_EQ(0, other.wait().exit_code);
-    asking.write_line("ask");
-    EXPECT_THAT(
-        asking.wait(),
-        ended(0, HasSubstr("gaudi: there is no Gaudi memory for this process: "
-                           "the only card is taken: gaudi0 by a process that "
-                           "has ended since")));
-}
-
-/* The loader calls this for a program. */
-GAUDI_CHILD(asks_when_it_is_told_to)
-{
-    load_module();
-    const opened_domain md;
-    GAUDI_CHILD_REQUIRE(!has_card(md));
-    tell_parent("busy");
-    wait_for_parent();
-    void *module  = dlopen(GAUDI_MODULE, RTLD_NOW | RTLD_NOLOAD);
-    auto *explain = reinterpret_cast<void (*)(const uct_mem_alloc_params_t *)>(
-        dlsym(module, "uct_gaudi_explain_refusal"));
-    GAUDI_CHILD_REQUIRE(explain != nullptr);
-    explain(nullptr);
-    return 0;
 }
 
 class bad_address : public uct {
