@@ -3,7 +3,6 @@
  * bytes. */
 #include "program/program_copies.h"
 
-#include "program/program_ipc.h"
 #include "program/program_memory.h"
 #include "program/ucx_gaudi.h"
 #include "uct/gaudi/base/memory/memory_map.h"
@@ -87,7 +86,6 @@ ucs_status_t fill_memory(void *address, size_t length, const void *pattern,
     });
 }
 
-/* One side of a copy, which may be memory of another process. */
 base::side side_of(const opened_ptr &opened, const void *address)
 {
     return (opened == nullptr)
@@ -98,23 +96,45 @@ base::side side_of(const opened_ptr &opened, const void *address)
                          (reinterpret_cast<uintptr_t>(address) - opened->here));
 }
 
-/* What goes between processes, as gaudi_ipc does. */
-void log_way(const opened_ptr &to, const void *dst, const opened_ptr &from,
-             const void *src, size_t length)
+/* Whether cards reach all of a range. */
+bool is_mapped(const void *address, size_t length)
 {
-    const opened_ptr &opened = (to != nullptr) ? to : from;
-    if (opened != nullptr) {
-        const auto kind = [](const opened_ptr &of, const void *address) {
-            return side_of(of, address).is_device ? "gaudi" : "host";
-        };
-        ucs_info("gaudi: %zu bytes, %s to %s, by %s %u", length,
-                 kind(from, src), kind(to, dst),
-                 (to != nullptr) ? "push to process" : "pull from process",
-                 opened->key->process().pid);
+    if (memory_map::is_device(address)) {
+        return true;
     }
+    base::host_memory *found = memory_map::instance().find_host(
+        reinterpret_cast<uintptr_t>(address), length);
+    if (found != nullptr) {
+        found->put();
+    }
+    return found != nullptr;
 }
 
 } // namespace
+
+/* What goes between processes is logged, as gaudi_ipc does. */
+copy_sides::copy_sides(void *to_address, const void *from_address,
+                       size_t length)
+    : to(program_ipc::instance().find(to_address, length)),
+      from(program_ipc::instance().find(from_address, length)),
+      dst(side_of(to, to_address)), src(side_of(from, from_address))
+{
+    const auto kind = [](const base::side &of) {
+        return of.is_device ? "gaudi" : "host";
+    };
+    if (!is_within()) {
+        ucs_info("gaudi: %zu bytes, %s to %s, by %s %u", length, kind(src),
+                 kind(dst),
+                 (to != nullptr) ? "push to process" : "pull from process",
+                 ((to != nullptr) ? to : from)->key->process().pid);
+    }
+}
+
+bool is_of_cards(const void *dst, const void *src, size_t length)
+{
+    return (memory_map::is_device(dst) || memory_map::is_device(src)) &&
+           is_mapped(dst, length) && is_mapped(src, length);
+}
 
 ucs_status_t check_copy(const char *function, const void *dst, const void *src,
                         size_t length)
@@ -144,15 +164,11 @@ ucs_status_t copy_memory(void *dst, const void *src, size_t length) noexcept
         std::memmove(dst, src, length);
         return UCS_OK;
     }
-    return base::guarded_entry([&] {
-        const opened_ptr to   = program_ipc::instance().find(dst, length);
-        const opened_ptr from = program_ipc::instance().find(src, length);
-        log_way(to, dst, from, src, length);
+    return base::guarded([&] {
+        const copy_sides sides(dst, src, length);
         return program_memory::call_with_engine(
-            (to == nullptr) && (from == nullptr),
-            [&](base::transfer_engine &engine) {
-                return engine.copy(side_of(to, dst), side_of(from, src),
-                                   length);
+            sides.is_within(), [&](base::transfer_engine &engine) {
+                return engine.copy(sides.dst, sides.src, length);
             });
     });
 }

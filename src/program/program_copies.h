@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include "program/program_ipc.h"
+#include "uct/gaudi/base/transfer/remote_memory.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 
 #include <cstddef>
@@ -17,6 +19,27 @@ namespace gaudi {
  *  @return UCS_OK, or an error, which was logged. */
 [[nodiscard]] ucs_status_t check_copy(const char *function, const void *dst,
                                       const void *src, size_t length);
+
+/** The sides of a copy, of which one may be memory of another process: that
+ *  stays open meanwhile. */
+struct copy_sides {
+    copy_sides(void *to_address, const void *from_address, size_t length);
+
+    /** Both are memory of this process. */
+    [[nodiscard]] bool is_within() const
+    {
+        return (to == nullptr) && (from == nullptr);
+    }
+
+    opened_ptr to;
+    opened_ptr from;
+    base::side dst;
+    base::side src;
+};
+
+/** Whether a card makes a copy, and reaches all of its memory: host memory that
+ *  was registered. */
+[[nodiscard]] bool is_of_cards(const void *dst, const void *src, size_t length);
 
 /** Make one that was checked, as ucx_gaudi_mem_copy does. */
 [[nodiscard]] ucs_status_t copy_memory(void *dst, const void *src,

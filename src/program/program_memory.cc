@@ -144,6 +144,27 @@ void program_memory::count(use what, int more)
     uses_[static_cast<size_t>(what)] += more;
 }
 
+static ucs_status_t
+make_engine(const base::transfer_options &options,
+            std::unique_ptr<base::transfer_engine> &engine_p)
+{
+    const base::held_cards cards = card_table::instance().cards();
+    base::card *home             = cards.first();
+    return (home != nullptr)
+               ? base::transfer_engine::create(*home, options, engine_p)
+               : base::transfer_engine::create(options, engine_p);
+}
+
+ucs_status_t
+program_memory::prepare_engine(bool opens,
+                               const base::transfer_options &options,
+                               engine_ptr &engine_p) noexcept
+{
+    return run(opens, nullptr, [&](program_memory &) {
+        return (engine_p != nullptr) ? UCS_OK : make_engine(options, engine_p);
+    });
+}
+
 /* Waits while all are in use. */
 ucs_status_t program_memory::take_engine(engine_ptr &engine_p)
 {
@@ -162,13 +183,8 @@ ucs_status_t program_memory::take_engine(engine_ptr &engine_p)
                                      1); /* for when it comes back */
         ++opened_.engines;
     }
-    const ucs_status_t status = base::guarded([&] {
-        const base::held_cards cards = card_table::instance().cards();
-        base::card *home             = cards.first();
-        return (home != nullptr)
-                   ? base::transfer_engine::create(*home, {}, engine_p)
-                   : base::transfer_engine::create({}, engine_p);
-    });
+    const ucs_status_t status =
+        base::guarded([&] { return make_engine({}, engine_p); });
     if (status != UCS_OK) {
         put_engine(nullptr);
     }

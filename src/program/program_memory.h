@@ -39,6 +39,8 @@ inline ucs_status_t refuse_null(const char *function)
 
 class program_memory {
 public:
+    using engine_ptr = std::unique_ptr<base::transfer_engine>;
+
     /** That of this process. */
     static program_memory &instance()
     {
@@ -100,6 +102,12 @@ public:
         });
     }
 
+    /** Have an engine for somebody who counts as a use of the cards: it is made
+     *  where there is none. @param opens  Cards, without which this fails. */
+    [[nodiscard]] static ucs_status_t
+    prepare_engine(bool opens, const base::transfer_options &options,
+                   engine_ptr &engine_p) noexcept;
+
     /** Let go of the cards. In no call. */
     [[nodiscard]] ucs_status_t close();
 
@@ -119,7 +127,6 @@ public:
     void count(use what, int more);
 
 private:
-    using engine_ptr = std::unique_ptr<base::transfer_engine>;
     struct release_config {
         void operator()(ipc::memory_domain::config *config) const
         {

@@ -1,89 +1,190 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "program/program_streams.h"
 
-#include "program/program_copies.h"
 #include "program/program_memory.h"
 #include "program/ucx_gaudi.h"
-#include "util/background_thread.h"
 
-#include <system_error>
+#include <algorithm>
+#include <cstddef>
+#include <thread>
 #include <utility>
 
 namespace gaudi {
 
-void stream_work::add(stream_step step)
+namespace {
+
+/* Copies of a stream that are under way at a time: about what a card takes. */
+constexpr size_t most_under_way = 64;
+
+/* The card is to go on by itself: long copies wait for nobody to ask. */
+constexpr base::transfer_options of_streams = {.pieces = 1 << 20};
+
+bool overlap(const void *one, size_t length, const void *other,
+             size_t other_length)
 {
-    {
-        const std::lock_guard<std::mutex> guard(lock_);
-        steps_.push_back(std::move(step));
-        ++added_;
-    }
-    changed_.notify_all();
+    const auto first  = reinterpret_cast<uintptr_t>(one);
+    const auto second = reinterpret_cast<uintptr_t>(other);
+    return (first < second + other_length) && (second < first + length);
 }
 
-/* Make the next step, without the lock. There is one, and nobody is busy. */
-void stream_work::do_next(std::unique_lock<std::mutex> &guard)
+/* Whether one of two copies has to come after the other. */
+bool depend(const stream_step &one, const stream_step &other)
 {
-    const stream_step step = std::move(steps_.front());
+    return overlap(one.dst, one.length, other.dst, other.length) ||
+           overlap(one.dst, one.length, other.src, other.length) ||
+           overlap(one.src, one.length, other.dst, other.length);
+}
+
+void note_end(uct_completion_t *self)
+{
+    static_assert(offsetof(stream_step, ended) == 0);
+    reinterpret_cast<stream_step *>(self)->result = self->status;
+}
+
+} // namespace
+
+ucs_status_t moment::progress() const
+{
+    const auto stream = in_.lock();
+    if ((status() == UCS_INPROGRESS) && (stream != nullptr)) {
+        stream->progress();
+    }
+    return status();
+}
+
+stream_work::~stream_work()
+{
+    if (engine_ != nullptr) {
+        engine_->close(domain_);
+    }
+}
+
+uint64_t stream_work::add(stream_step step)
+{
+    const std::lock_guard<std::mutex> guard(lock_);
+    steps_.push_back(std::move(step));
+    return ++added_;
+}
+
+template <typename Test>
+bool stream_work::any_begun(Test &&test) const
+{
+    return std::any_of(steps_.begin(),
+                       steps_.begin() + static_cast<ptrdiff_t>(begun_), test);
+}
+
+/* @return Whether it has begun; it may have ended then. */
+bool stream_work::begin(stream_step &step)
+{
+    if ((failure_ != UCS_OK) || any_begun([](const stream_step &before) {
+            return UCS_STATUS_IS_ERR(before.result);
+        })) {
+        return true; /* and has done nothing */
+    }
+    if (step.after != nullptr) {
+        step.result = step.after->status();
+        return step.result != UCS_INPROGRESS;
+    }
+    if (step.length == 0) {
+        return true;
+    }
+    if (!step.by_card) {
+        if (begun_ == 0) {
+            step.result = copy_memory(step.dst, step.src, step.length);
+        }
+        return begun_ == 0;
+    }
+    if (begun_ == most_under_way) {
+        return false;
+    }
+    step.sides.emplace(step.dst, step.src, step.length);
+    step.result = program_memory::prepare_engine(step.sides->is_within(),
+                                                 of_streams, engine_);
+    if (step.result != UCS_OK) {
+        return true;
+    }
+    if (any_begun([&](const stream_step &before) {
+            return (before.result == UCS_INPROGRESS) && depend(before, step);
+        })) {
+        engine_->fence();
+    }
+    step.ended  = {.func = note_end, .count = 1, .status = UCS_OK};
+    step.result = engine_->start(domain_, step.sides->dst, step.sides->src,
+                                 step.length, &step.ended);
+    if ((step.result == UCS_ERR_NO_RESOURCE) && (begun_ > 0)) {
+        step.result = UCS_OK; /* the next time */
+        return false;
+    }
+    return true;
+}
+
+void stream_work::retire_first()
+{
+    const stream_step &first = steps_.front();
+    if (failure_ == UCS_OK) {
+        failure_ = first.result;
+    }
+    if (first.then != nullptr) {
+        first.then->set(failure_);
+    }
     steps_.pop_front();
-    ucs_status_t status = failure_;
-    is_busy_            = true;
-    guard.unlock();
-    if ((status == UCS_OK) && (step.after != nullptr)) {
-        status = step.after->wait();
-    }
-    if (status == UCS_OK) {
-        status = copy_memory(step.dst, step.src, step.length);
-    }
-    guard.lock();
-    is_busy_ = false;
-    failure_ = status;
+    --begun_;
     ++done_;
-    if (step.then != nullptr) {
-        step.then->set(status);
+}
+
+void stream_work::progress()
+{
+    std::unique_lock<std::mutex> guard(lock_, std::try_to_lock);
+    if (!guard.owns_lock()) {
+        return;
     }
-    changed_.notify_all();
+    if (engine_ != nullptr) {
+        engine_->progress();
+    }
+    for (;;) {
+        if ((begun_ < steps_.size()) && begin(steps_[begun_])) {
+            ++begun_;
+        } else if ((begun_ > 0) && (steps_.front().result != UCS_INPROGRESS)) {
+            retire_first();
+        } else {
+            break;
+        }
+    }
+    if (begun_ < steps_.size()) {
+        const auto other = steps_[begun_].after;
+        guard.unlock();
+        if (other != nullptr) {
+            (void)other->progress();
+        }
+    }
+}
+
+void stream_work::wait_for(uint64_t number)
+{
+    for (;;) {
+        progress();
+        {
+            const std::lock_guard<std::mutex> guard(lock_);
+            if (done_ >= number) {
+                return;
+            }
+        }
+        std::this_thread::yield();
+    }
 }
 
 ucs_status_t stream_work::finish()
 {
-    std::unique_lock<std::mutex> guard(lock_);
-    const uint64_t last = added_;
-    while (done_ < last) {
-        if (is_busy_) {
-            changed_.wait(guard);
-        } else {
-            do_next(guard);
-        }
-    }
+    wait_for(add({}));
+    const std::lock_guard<std::mutex> guard(lock_);
     return std::exchange(failure_, UCS_OK);
 }
 
 ucs_status_t stream_work::status()
 {
-    const std::lock_guard<std::mutex> guard(lock_);
-    return (done_ < added_) ? UCS_INPROGRESS : failure_;
-}
-
-void stream_work::end()
-{
-    {
-        const std::lock_guard<std::mutex> guard(lock_);
-        is_ended_ = true;
-    }
-    changed_.notify_all();
-}
-
-void stream_work::run()
-{
-    std::unique_lock<std::mutex> guard(lock_);
-    while (!is_ended_ || !steps_.empty()) {
-        if (is_busy_ || steps_.empty()) {
-            changed_.wait(guard);
-        } else {
-            do_next(guard);
-        }
-    }
+    progress();
+    const std::unique_lock<std::mutex> guard(lock_, std::try_to_lock);
+    return (!guard.owns_lock() || (done_ < added_)) ? UCS_INPROGRESS : failure_;
 }
 
 namespace {
@@ -97,21 +198,6 @@ ucs_status_t call(const char *function, Body &&body,
                                          : refuse_null(function);
 }
 
-ucs_status_t create_stream(ucx_gaudi_stream_h &stream_p)
-{
-    auto stream = std::make_unique<ucx_gaudi_stream>();
-    try {
-        util::start_background_thread("ucx-gaudi-async",
-                                      [work = stream->work] { work->run(); });
-    } catch (const std::system_error &error) {
-        ucs_error("gaudi: a stream cannot have a thread: %s", error.what());
-        return UCS_ERR_NO_RESOURCE;
-    }
-    program_memory::instance().count(program_memory::use::stream, 1);
-    stream_p = stream.release();
-    return UCS_OK;
-}
-
 } // namespace
 
 } // namespace gaudi
@@ -123,8 +209,12 @@ ucs_status_t ucx_gaudi_stream_create(ucx_gaudi_stream_h *stream_p)
     if (stream_p == nullptr) {
         return gaudi::refuse_null(__func__);
     }
-    return gaudi::base::guarded_entry(
-        [&] { return gaudi::create_stream(*stream_p); });
+    return gaudi::base::guarded([&] {
+        *stream_p = new ucx_gaudi_stream;
+        gaudi::program_memory::instance().count(
+            gaudi::program_memory::use::stream, 1);
+        return UCS_OK;
+    });
 }
 
 ucs_status_t ucx_gaudi_stream_destroy(ucx_gaudi_stream_h stream)
@@ -135,7 +225,6 @@ ucs_status_t ucx_gaudi_stream_destroy(ucx_gaudi_stream_h stream)
     const auto destroy = [&] {
         const ucs_status_t status =
             gaudi::base::guarded([&] { return stream->work->finish(); });
-        stream->work->end();
         delete stream;
         gaudi::program_memory::instance().count(
             gaudi::program_memory::use::stream, -1);
@@ -174,7 +263,10 @@ ucs_status_t ucx_gaudi_mem_copy_async(void *dst, const void *src, size_t length,
     const auto copy = [&, own = __func__] {
         const ucs_status_t status = gaudi::check_copy(own, dst, src, length);
         if (status == UCS_OK) {
-            stream->work->add({.dst = dst, .src = src, .length = length});
+            const bool by_card    = gaudi::is_of_cards(dst, src, length);
+            const uint64_t number = stream->work->add(
+                {.dst = dst, .src = src, .length = length, .by_card = by_card});
+            by_card ? stream->work->progress() : stream->work->wait_for(number);
         }
         return status;
     };
@@ -205,8 +297,9 @@ ucs_status_t ucx_gaudi_event_record(ucx_gaudi_event_h event,
                                     ucx_gaudi_stream_h stream)
 {
     const auto record = [&] {
-        auto recorded = std::make_shared<gaudi::moment>();
+        auto recorded = std::make_shared<gaudi::moment>(stream->work);
         stream->work->add({.then = recorded});
+        stream->work->progress();
         const std::lock_guard<std::mutex> guard(event->lock);
         event->recorded = std::move(recorded);
         return UCS_OK;
@@ -218,7 +311,7 @@ ucs_status_t ucx_gaudi_event_query(ucx_gaudi_event_h event)
 {
     const auto query = [&] {
         const auto recorded = event->last();
-        return (recorded == nullptr) ? UCS_OK : recorded->status();
+        return (recorded == nullptr) ? UCS_OK : recorded->progress();
     };
     return call(__func__, query, event);
 }
@@ -227,7 +320,12 @@ ucs_status_t ucx_gaudi_event_synchronize(ucx_gaudi_event_h event)
 {
     const auto wait = [&] {
         const auto recorded = event->last();
-        return (recorded == nullptr) ? UCS_OK : recorded->wait();
+        ucs_status_t status = UCS_OK;
+        while ((recorded != nullptr) &&
+               ((status = recorded->progress()) == UCS_INPROGRESS)) {
+            std::this_thread::yield();
+        }
+        return status;
     };
     return call(__func__, wait, event);
 }

@@ -3,68 +3,79 @@
  * Streams and events of ucx_gaudi.h: copies that are made in their order while
  * the program does something else.
  *
- * A stream has a thread, which makes one copy after the other as
- * ucx_gaudi_mem_copy does. So it gets on without the program's help, whatever
- * its copies need of the CPU. Who waits for a stream does that work itself
- * where the thread is not at it: to wake one takes longer than a short copy.
+ * A stream has an engine of its own, which has the card make copies of memory
+ * that the card reaches. Several are under way at a time, unless one needs the
+ * bytes of another. What the CPU has to take part in is copied before the call
+ * returns. Everybody who asks a stream or an event, or waits for it, has the
+ * stream get on, and those that it waits for.
  *
- * Threads: any. A lock per stream, which is held across nothing.
+ * Threads: any. A lock per stream, under which the stream gets on: who finds it
+ * taken knows that somebody else is at it. No other stream's lock is taken
+ * under it.
  */
 #pragma once
 
-#include "uct/gaudi/base/ucx/ucx.h"
+#include "program/program_copies.h"
+#include "uct/gaudi/base/transfer/engine.h"
 #include "util/process.h"
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 namespace gaudi {
+
+class stream_work;
 
 /** Whether what was before a place in a stream is done, and how that went. */
 class moment {
 public:
+    explicit moment(const std::shared_ptr<stream_work> &in) : in_(in) {}
+
     /** @return UCS_INPROGRESS, UCS_OK, or what failed before. */
-    [[nodiscard]] ucs_status_t status() const
-    {
-        return static_cast<ucs_status_t>(status_.load());
-    }
+    [[nodiscard]] ucs_status_t status() const { return status_.load(); }
 
-    /** The same, once it is known. */
-    [[nodiscard]] ucs_status_t wait() const
-    {
-        status_.wait(UCS_INPROGRESS);
-        return status();
-    }
+    /** The same, when the stream has got on. */
+    [[nodiscard]] ucs_status_t progress() const;
 
-    void set(ucs_status_t status)
-    {
-        status_.store(status);
-        status_.notify_all();
-    }
+    void set(ucs_status_t status) { status_.store(status); }
 
 private:
-    std::atomic<int> status_{UCS_INPROGRESS};
+    const std::weak_ptr<stream_work> in_; /* which is there until it is set */
+    std::atomic<ucs_status_t> status_{UCS_INPROGRESS};
 };
 
 /** What a stream does next: wait for one moment, copy, tell another one. All
  *  that is missing here is left out. */
 struct stream_step {
+    uct_completion_t ended{}; /* first */
     void *dst       = nullptr;
     const void *src = nullptr;
     size_t length   = 0;
+    bool by_card    = false; /* and nobody else */
     std::shared_ptr<const moment> after{};
     std::shared_ptr<moment> then{};
+    std::optional<copy_sides> sides{};
+    ucs_status_t result = UCS_OK; /* UCS_INPROGRESS: the card is at it */
 };
 
-/** What a stream has to do. The stream shares it with its thread. */
+/** What a stream has to do. */
 class stream_work {
 public:
-    void add(stream_step step);
+    stream_work() { base::transfer_engine::open(domain_); }
+    ~stream_work();
+    stream_work(const stream_work &)            = delete;
+    stream_work &operator=(const stream_work &) = delete;
+
+    /** @return Its number. */
+    uint64_t add(stream_step step);
+
+    /** Return when so many steps are done. */
+    void wait_for(uint64_t number);
 
     /** Return when all that was added is done, and forget its failure. */
     [[nodiscard]] ucs_status_t finish();
@@ -72,20 +83,20 @@ public:
     /** @return UCS_INPROGRESS; else the failure, which stays. */
     [[nodiscard]] ucs_status_t status();
 
-    /** Nothing is added any more. */
-    void end();
-
-    /** The thread, until the end. */
-    void run();
+    /** Do what can be done now. */
+    void progress();
 
 private:
-    void do_next(std::unique_lock<std::mutex> &guard);
+    [[nodiscard]] bool begin(stream_step &step);
+    template <typename Test>
+    [[nodiscard]] bool any_begun(Test &&test) const;
+    void retire_first();
 
     std::mutex lock_;
-    std::condition_variable changed_;
+    base::flush_domain domain_{};
     std::deque<stream_step> steps_;
-    bool is_busy_   = false; /* somebody makes a step */
-    bool is_ended_  = false;
+    std::unique_ptr<base::transfer_engine> engine_; /* since it was needed */
+    size_t begun_   = 0; /* of them, the first ones */
     uint64_t added_ = 0;
     uint64_t done_  = 0;
     /* Of the first step that failed; what comes after it is left out. */

@@ -50,7 +50,7 @@
 
 /** Version of this header. */
 #define UCX_GAUDI_VERSION_MAJOR 0
-#define UCX_GAUDI_VERSION_MINOR 2
+#define UCX_GAUDI_VERSION_MINOR 3
 #define UCX_GAUDI_VERSION_PATCH 0
 
 #define UCX_GAUDI_MAKE_VERSION(_major, _minor, _patch)                         \
@@ -290,13 +290,19 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_query(const void *address,
 
 /**
  * A stream makes the copies that it is given in their order, while the program
- * does something else; nobody need call anything for it to get on. Streams do
- * not wait for each other, but by events. Eight copies are made at a time, as
- * those of ucx_gaudi_mem_copy are.
+ * does something else. It has no thread: a card copies by itself what it
+ * reaches, device memory and registered host memory, and takes up to 64 copies
+ * at a time; copies that do not touch the same bytes may overtake each other.
+ * More of them, copies that need the bytes of others, and what waits for an
+ * event begin when somebody gives the stream something, asks it, or waits for
+ * it, or for one of its events, or for a stream that waits for it. Streams do
+ * not wait for each other, but by events. Each keeps a MiB of pinned host
+ * memory per card that it has used, until it is destroyed.
  *
- * A copy that fails has its stream leave out all that follows, and fail the
- * events that are recorded in it. The next ucx_gaudi_stream_synchronize returns
- * that error, once; from then on the stream copies again.
+ * A copy that fails has its stream leave out all that follows and has not
+ * begun, and fail the events that are recorded behind it. The next
+ * ucx_gaudi_stream_synchronize returns that error, once; from then on the
+ * stream copies again.
  *
  * Any thread may use a stream or an event at any time, but not while another
  * one destroys it.
@@ -312,12 +318,10 @@ typedef struct ucx_gaudi_stream *ucx_gaudi_stream_h;
 typedef struct ucx_gaudi_event *ucx_gaudi_event_h;
 
 /**
- * Make a stream. It has a thread of its own, with all signals blocked. Cards
- * are opened by its first copy that needs one.
+ * Make a stream. Cards are opened by its first copy that needs one.
  *
  * @param stream_p  Owned by the caller; see ucx_gaudi_stream_destroy.
  * @return UCS_OK
- *         UCS_ERR_NO_RESOURCE  there is no thread to be had
  */
 UCX_GAUDI_API ucs_status_t
 ucx_gaudi_stream_create(ucx_gaudi_stream_h *stream_p);
@@ -359,11 +363,12 @@ ucx_gaudi_stream_wait_event(ucx_gaudi_stream_h stream, ucx_gaudi_event_h event);
 /**
  * Give a stream a copy to be made, of the kinds that ucx_gaudi_mem_copy makes.
  * Both ranges stay what they are until it is done, and the source is not
- * written. A host side that was registered is reached by the card; other host
- * memory is copied to and from staging memory by the stream's thread.
+ * written. With a host side that is not registered (ucx_gaudi_host_register, or
+ * UCX), and between host memory, this returns when the copy is made, and all
+ * that was before it in the stream.
  *
- * @return UCS_OK                 it will be made, or there is nothing to do; a
- *                                failure on the way is told by the stream
+ * @return UCS_OK                 it will be made, or is, or there is nothing to
+ *                                do; a failure on the way is told by the stream
  *         UCS_ERR_INVALID_PARAM, UCS_ERR_INVALID_ADDR  as ucx_gaudi_mem_copy,
  *                                where that can be seen at once; the stream is
  *                                as it was

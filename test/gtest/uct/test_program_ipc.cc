@@ -297,20 +297,25 @@ TEST_P_IN_CHILD(program_ipc_between, copies_parts_in_streams, options())
     owner other;
     const handle of = other.export_bytes(true, 3 * part, 5);
     std::vector<char> host(3 * part);
-    fill_pattern(host.data(), host.size(), 6);
     ucx_gaudi_stream_h stream = nullptr;
     ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_stream_create)(&stream));
-    {
+    for (const unsigned seed : {6u, 7u}) {
         const opened remote(of);
+        fill_pattern(host.data(), host.size(), seed);
         for (const size_t at : {2 * part, size_t{0}, part}) {
             EXPECT_EQ(UCS_OK,
                       GAUDI_CALL(ucx_gaudi_mem_copy_async)(
                           remote.start + at, host.data() + at, part, stream));
         }
         EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_stream_synchronize)(stream));
+        EXPECT_TRUE(other.has(seed));
+        if (seed == 6) { /* by the card, the second time */
+            EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_host_register)(host.data(),
+                                                                  host.size()));
+        }
     }
     EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_stream_destroy)(stream));
-    EXPECT_TRUE(other.has(6));
+    EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_host_unregister)(host.data()));
 }
 
 TEST_P_IN_CHILD(program_ipc_between,

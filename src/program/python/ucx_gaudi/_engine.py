@@ -50,7 +50,9 @@ class Event(_Owner):
 
 
 class Stream(_Owner):
-    """Makes copies in their order while the program does something else.
+    """Makes copies in their order while the program does something else: of
+    buffers, and of host memory with a Registration. With other host memory
+    copy() returns when the copy is made.
 
     It keeps what it copies, until synchronize() or close() has waited for it or
     query() has seen that it is done."""
