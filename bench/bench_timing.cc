@@ -124,8 +124,6 @@ void sizes_of_many(benchmark::internal::Benchmark *of)
     of->RangeMultiplier(4)->Range(64 << 10, 16 << 20)->UseRealTime();
 }
 
-constexpr int64_t shortest_put = 8;
-
 } // namespace
 
 BENCHMARK(timing_host<put, true>)->Name("timing_put")->Apply(sizes);
@@ -137,15 +135,9 @@ BENCHMARK(timing_host<both, false>)
     ->Name("timing_put_and_get_staged")
     ->Apply(sizes);
 BENCHMARK(timing_on_card)->Apply(sizes);
-BENCHMARK(timing_peer<put>)
-    ->Name("timing_put_to_peer")
-    ->Arg(shortest_put)
-    ->Apply(sizes);
+BENCHMARK(timing_peer<put>)->Name("timing_put_to_peer")->Apply(sizes);
 BENCHMARK(timing_put_short_to_peer)->Apply(sizes);
-BENCHMARK(timing_peer<get>)
-    ->Name("timing_get_from_peer")
-    ->Arg(shortest_put)
-    ->Apply(sizes);
+BENCHMARK(timing_peer<get>)->Name("timing_get_from_peer")->Apply(sizes);
 BENCHMARK(timing_many_peer<put>)
     ->Name("timing_many_puts_to_peer")
     ->Apply(sizes_of_many);

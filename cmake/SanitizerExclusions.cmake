@@ -55,8 +55,7 @@ foreach(pattern "registration_cache.*" "registration_fork.the_cache_*"
     "registrations.slices_of_an_allocation_share_one"
     "registrations.whole_allocations_can_be_*"
     "registrations.an_idle_one_does_not_keep_memory_from_being_freed"
-    "registrations.advice_is_announced" "ipc.host_memory_is_not_staged"
-    "ipc.neighbours_in_a_buffer_are_mapped_once"
+    "registrations.advice_is_announced"
     "registrations.undoing_one_twice_is_refused")
   gaudi_exclude(thread gaudi_gtest_uct "${pattern}"
     "UCX's memory events crash under the runtime; without them is no cache")
@@ -123,7 +122,8 @@ foreach(test "gaudi_gtest_emu emu_port_processes.*"
     "gaudi_gtest_shim *port_connections*.*" "gaudi_gtest_uct ports_way.*"
     "gaudi_gtest_uct over/interruptions.*/ports_*"
     "gaudi_gtest_uct over/killed_users.*/ports" "gaudi_gtest_uct port_faults.*"
-    "gaudi_gtest_uct killed_port_*.*")
+    "gaudi_gtest_uct killed_port_*.*"
+    "gaudi_gtest_uct over/program_ipc_between.*/ports")
   separate_arguments(words UNIX_COMMAND "${test}")
   list(GET words 0 program)
   list(GET words 1 pattern)

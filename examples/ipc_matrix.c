@@ -8,9 +8,9 @@
  *
  * The two agree over a socket on who copies. A receiver with card memory sends
  * a handle of it, and the sender pushes; any other receiver gets a handle of
- * the sender's memory, and pulls. So each byte is copied once, from where it is
- * to where it belongs, by the process that has opened the other one's memory.
- * Host memory is registered, so that a card reaches it without staging.
+ * the sender's memory, and pulls: the bytes are moved by the process that has
+ * opened the other one's memory. Host memory is registered, so that over ports
+ * a card reads it without staging.
  *
  * With UCX_LOG_LEVEL=info each step is a line of the log. Built with
  * `pkg-config --cflags --libs ucx-gaudi-transports`.

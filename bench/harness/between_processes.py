@@ -11,7 +11,7 @@ from . import google, mpi
 from .perftest import OVERALL, TYPICAL, message_time
 from .result import (BANDWIDTH, LATENCY, TIME, BenchError, Difference, Result,
                      size_text)
-from .run import (LAUNCHER, OURS, WAYS, by_way, in_turns, medians_in_turns,
+from .run import (LAUNCHER, OURS, by_way, in_turns, medians_in_turns,
                   output_of)
 
 QUICKER = 10  # times fewer iterations
@@ -57,22 +57,17 @@ def host(run):
 SWEEP = [8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20,
          4 << 20, 16 << 20, 64 << 20]
 SWEEP_BYTES = 1 << 30  # in all messages of a run
-# test, measure, most iterations, bars by way and size
+# test, measure, most iterations, bars by size
 TESTS = [
-    ("tag_bw", BANDWIDTH, 50000,
-     {"pcie": {1 << 20: 1 / 2, 16 << 20: 1, 64 << 20: 1},
-      "host": {1 << 20: 0.7}}),
-    ("tag_lat", LATENCY, 20000, {way: {8: 2.5} for way in WAYS}),
+    ("tag_bw", BANDWIDTH, 50000, {1 << 20: 0.7}),
+    ("tag_lat", LATENCY, 20000, {8: 2.5}),
 ]
-SENDERS = {way: (OURS, "gaudi", by_way(way)) for way in WAYS} | {
-    "sm": ("sm", "host"), "tcp": ("tcp", "host")}
+SENDERS = {"gaudi_ipc": (OURS, "gaudi", by_way("host")), "sm": ("sm", "host"),
+           "tcp": ("tcp", "host")}
 # test, iterations, bar: of 8 bytes of host memory over gaudi_ipc, beside sm
 HOST_MEMORY = [("ucp_am_lat", "am", 200000, 1.3), ("tag_lat", "tag", 200000, None)]
 # Of device memory: beside what its parts take.
 PARTS_BAR = 1.3
-
-KEYS = "gaudi_bench_keys"
-KEYS_BAR = 2
 
 
 def iterations_of(run, size, most):
@@ -81,10 +76,10 @@ def iterations_of(run, size, most):
 
 
 def sweep(run):
-    """Messages by size, of ours by each way and of stock transports in
+    """Messages by size, of ours over host memory and of stock transports in
     turns."""
     sizes = [size for size in SWEEP if run.wants(size)]
-    rounds = {(test, size): run.pairs if size in bars["pcie"] else run.sweeps
+    rounds = {(test, size): run.pairs if size in bars else run.sweeps
               for test, *_, bars in TESTS for size in sizes}
     run.progress.expect(len(SENDERS) * sum(rounds.values()))
     for test, measure, most, bars in TESTS:
@@ -93,10 +88,8 @@ def sweep(run):
             column = TYPICAL if measure == LATENCY else OVERALL
             times = message_times(run, SENDERS, test, size, count, column,
                                   rounds[test, size])
-            for way in WAYS:
-                yield Result(f"gaudi_ipc/tag_over_{way}", times[way], measure,
-                             "D-D", size, "sm/tag", times["sm"],
-                             bars[way].get(size))
+            yield Result("gaudi_ipc/tag_over_host", times["gaudi_ipc"], measure,
+                         "D-D", size, "sm/tag", times["sm"], bars.get(size))
             for name in ("sm", "tcp"):
                 yield Result(f"{name}/tag", times[name], measure, "H-H", size)
 
@@ -134,30 +127,17 @@ def parts_of_a_message(run):
                  times["am"] + 2 * submission, PARTS_BAR)
 
 
-def keys(run):
-    """Unpacking keys of buffers that are open: many, beside few. They take long
-    to make."""
-    if run.quick:
-        return
-    times = google.measure(run, ".", by_size=False, program=KEYS,
-                           at_once=run.repetitions)
-    few, many = (times[name] for name in
-                 sorted(times, key=google.size_of))
-    yield Result("gaudi_ipc/unpack_key_into_10000_buffers", many, TIME,
-                 reference="gaudi_ipc/unpack_key_into_10_buffers",
-                 reference_time=few, bar=KEYS_BAR)
-
-
 # The CPU's time for a short put over ports, beside one that is over.
-POSTED, SHORT_PUT = "post_over_ports", "cpu_of_put_short"
+PORTS_PUT, SHORT_PUT = "post_over_ports", "cpu_of_put_short"
 
 
-def posted(run):
-    times = google.measure(run, f"^({POSTED}|{SHORT_PUT})/", by_size=False,
+def put_over_ports(run):
+    times = google.measure(run, f"^({PORTS_PUT}|{SHORT_PUT})/", by_size=False,
                            reduce=min, **by_way("ports"))
     taken = {name: next(time for case, time in times.items()
-                        if case.startswith(name)) for name in (POSTED, SHORT_PUT)}
-    yield Result(f"gaudi_ipc/{POSTED}", taken[POSTED], TIME, "D-D", 8,
+                        if case.startswith(name))
+             for name in (PORTS_PUT, SHORT_PUT)}
+    yield Result(f"gaudi_ipc/{PORTS_PUT}", taken[PORTS_PUT], TIME, "D-D", 8,
                  "gaudi_copy/put_short", taken[SHORT_PUT], 1.0)
 
 
@@ -165,9 +145,8 @@ def ipc(run):
     yield from sweep(run)
     yield from host_memory(run)
     yield from parts_of_a_message(run)
-    yield from posted(run)
+    yield from put_over_ports(run)
     yield from mpi.all_to_all(run)
-    yield from keys(run)
 
 
 # --- serving ------------------------------------------------------------------
@@ -180,34 +159,34 @@ LONG_LIST = 112_000
 LONG_LIST_BAR = 1.2
 
 
-def serving_times(run, what, way, **how):
+def serving_times(run, what, **how):
     """Of the lists, between device memory and between host memory."""
     times = google.measure(
         run, f"^({SERVING_BESIDE})?serving_{what}/", program=SERVING,
-        at_once=run.repetitions, **launcher_variables(run, 2), **by_way(way),
-        UCX_TLS=OURS, **how)
+        at_once=run.repetitions, **launcher_variables(run, 2),
+        **by_way("host"), UCX_TLS=OURS, **how)
     return {name: (time_taken, times[f"{SERVING_BESIDE}{name}"])
             for name, time_taken in times.items()
             if not name.startswith(SERVING_BESIDE)}
 
 
-def lists_of_blocks(run, way):
+def lists_of_blocks(run):
     """Nanoseconds of a block."""
-    for name, times in serving_times(run, "lists", way).items():
+    for name, times in serving_times(run, "lists").items():
         cards, host = (each / SERVING_BLOCKS for each in times)
-        yield Result(f"gaudi_ipc/lists_of_blocks_over_{way}", cards, BANDWIDTH,
+        yield Result("gaudi_ipc/lists_of_blocks_over_host", cards, BANDWIDTH,
                      "D-D", google.size_of(name), "lists between host memory",
                      host)
 
 
-def long_lists(run, way):
+def long_lists(run):
     """Nanoseconds of a block of a long list, and of one of a tenth."""
     times = {google.size_of(name): [each / google.size_of(name)
                                     for each in both]
              for name, both in
-             serving_times(run, "long_list", way, by_size=False).items()}
+             serving_times(run, "long_list", by_size=False).items()}
     cards, host = times[LONG_LIST]
-    series = f"gaudi_ipc/block_of_{LONG_LIST}_over_{way}"
+    series = f"gaudi_ipc/block_of_{LONG_LIST}_over_host"
     yield Result(series, cards, TIME, "D-D",
                  reference=f"of {LONG_LIST // 10}",
                  reference_time=times[LONG_LIST // 10][0], bar=LONG_LIST_BAR)
@@ -217,10 +196,9 @@ def long_lists(run, way):
 
 
 def serving(run):
-    for way in WAYS:
-        yield from lists_of_blocks(run, way)
-        if not run.quick:
-            yield from long_lists(run, way)
+    yield from lists_of_blocks(run)
+    if not run.quick:
+        yield from long_lists(run)
 
 
 # --- init ---------------------------------------------------------------------

@@ -65,9 +65,7 @@ FIGURES = [
         "One operation at a time. Registered: host memory that the card reaches; "
         "staged: any other."),
     Figure("ipc", "Messages between two processes, by ucx_perftest", [
-        Line("ipc", "gaudi_ipc/tag_over_pcie", "D-D", "gaudi_ipc over PCIe"),
-        Line("ipc", "gaudi_ipc/tag_over_host", "D-D",
-             "gaudi_ipc over host memory"),
+        Line("ipc", "gaudi_ipc/tag_over_host", "D-D", "gaudi_ipc"),
         Line("ipc", "sm/tag", "H-H", "stock sm", True),
         Line("ipc", "tcp/tag", "H-H", "stock tcp", True),
         MEMCPY,
@@ -81,10 +79,8 @@ FIGURES = [
            {RATE: (BOTH_WAYS,)},
            "Windows in both directions; their bandwidths together."),
     Figure("serving", "Writes of 2,048 blocks to another process", [
-        Line("serving", "gaudi_ipc/lists_of_blocks_over_pcie", "D-D",
-             "device memory, over PCIe"),
         Line("serving", "gaudi_ipc/lists_of_blocks_over_host", "D-D",
-             "device memory, over host memory"),
+             "device memory"),
         MEMCPY,
     ], {RATE: (BANDWIDTH,)}, "Many blocks under way, by one endpoint, as NIXL "
         "writes keys and values."),

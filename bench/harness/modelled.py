@@ -2,27 +2,23 @@
 """The set timing: copies in a box that is modelled, beside what its wires
 allow."""
 
-import contextlib
-import json
-import tempfile
 
 from . import google
 from .mpi import RANKS, all_to_all_time
 from .perftest import OVERALL, message_time
-from .result import BANDWIDTH, TIME, Difference, Result, size_text
-from .run import OURS, WAYS, by_way
+from .result import BANDWIDTH, TIME, Result, size_text
+from .run import OURS, by_way
 
 # Gaudi2's figures (src/hlthunk_emulator/timing_figures.h): microseconds, and
 # GB/s. The box is so many times slower that the machine keeps up, all alike.
-TIMES = {"doorbell": 1.5, "completion": 2.5, "wakeup": 5, "import_page": 0.01,
-         "import_table": 0.0215, "port_latency": 1}
+TIMES = {"doorbell": 1.5, "completion": 2.5, "wakeup": 5, "port_latency": 1}
 BANDWIDTHS = {"to_card": 25, "from_card": 25, "pdma_engine": 25, "pdma_all": 50,
-              "edma_engine": 115, "edma_all": 920, "hbm": 2450, "peer_read": 20,
-              "uplink": 25, "port": 12.5}
+              "edma_engine": 115, "edma_all": 920, "hbm": 2450, "uplink": 25,
+              "port": 12.5}
 CARDS_PER_UPLINK = 2
 # A card's own: those to another card, and to all others.
 PORTS = {"ports_of_pair": 3, "ports_of_card": 21}
-MODELLED_WAYS = ("ports",) + WAYS
+WAYS = ("ports", "host")  # from card to card of two processes
 # SynapseAI alone drives it, without HCL, which would have the ports.
 GAUDI3 = {"HLTHUNK_EMU_ASIC": "gaudi3", "UCX_GAUDI_ENGINE": "synapse",
           "INIT_HCCL_ON_ACQUIRE": "false", "ENABLE_EXPERIMENTAL_FLAGS": "true"}
@@ -39,9 +35,9 @@ MODELLED = [
     ("put_staged", "gaudi_copy", "H-D", "to_card"),
     ("get_staged", "gaudi_copy", "D-H", "from_card"),
     ("on_card", "gaudi_copy", "D-D", "edma_engine"),
-    ("put_to_peer", "gaudi_ipc", "D-D", "from_card"),
-    ("put_short_to_peer", "gaudi_ipc", "D-D", "from_card"),
-    ("get_from_peer", "gaudi_ipc", "D-D", "peer_read"),
+    ("put_to_peer", "gaudi_ipc", "D-D", "uplink"),
+    ("put_short_to_peer", "gaudi_ipc", "D-D", "uplink"),
+    ("get_from_peer", "gaudi_ipc", "D-D", "uplink"),
 ]
 BOTH_DIRECTIONS = [
     ("put_and_get", "gaudi_copy", "put", "get"),
@@ -54,33 +50,20 @@ MODEL_BAR_FROM = 16 << 20  # bytes
 # What a memcpy has to be faster by than each of these, to copy for both directions.
 KEEPS_UP = 2
 
-# Between two processes by each way: case, and its slowest wire. A message's
-# receiver reads.
-MANY = [
-    ("many_puts_to_peer", {"ports": "ports_of_pair", "pcie": "from_card",
-                           "host": "uplink"}),
-    ("many_gets_from_peer", {"ports": "ports_of_pair", "pcie": "peer_read",
-                             "host": "uplink"}),
-]
-MESSAGES = {"ports": "ports_of_pair", "pcie": "peer_read", "host": "uplink"}
+# Between two processes: cases, and the slowest wire of each way.
+MANY = ("many_puts_to_peer", "many_gets_from_peer")
+SLOWEST = {"ports": "ports_of_pair", "host": "uplink"}
 MESSAGE_SIZES = (64 << 10, 1 << 20, 16 << 20)
 MESSAGE_BYTES = 32 << 20  # in all messages of a run
 MESSAGE_RUNS = 3
 PAIR_BAR, PAIR_BAR_FROM = 1 / 0.95, 1 << 20
 SHORTER_BARS = {"ports": 1 / 0.6}
 
-# Eight bytes that are there when the put has completed, beside one job.
-VISIBLE = "put_to_peer/8"
-ROUND_TRIP = 0.55  # microseconds, see docs/benchmarks.md
-ROUND_TRIPS = 2
-
 # bytes of a block; the bar
-ALL_TO_ALL_SIZES = {"ports": (1 << 20, 16 << 20),
-                    "pcie": (1 << 20, 4 << 20, 16 << 20),
-                    "host": (1 << 20, 4 << 20)}
+ALL_TO_ALL_SIZES = {"ports": (1 << 20, 16 << 20), "host": (1 << 20, 4 << 20)}
 ALL_TO_ALL_BAR, ALL_TO_ALL_BAR_FROM = 1 / 0.9, 4 << 20
 ALL_TO_ALL_RUNS = 2
-PORTS_ARE_FASTER = 8  # times than PCIe, with the longest blocks
+PORTS_ARE_FASTER = 12  # times than host memory, with the longest blocks
 
 # What a ring's allreduce sends: steps, and bytes of each. By ports alone.
 RING_STEPS, RING_BYTES, RING_BAR = 2 * (RANKS - 1), 32 << 20, 1 / 0.9
@@ -104,13 +87,10 @@ def width(box, wire):
     return box["port"] * PORTS[wire] if wire in PORTS else box[wire]
 
 
-@contextlib.contextmanager
 def modelled(box):
     """The variables with which programs have this box."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(box, file)
-        file.flush()
-        yield {"HLTHUNK_EMU_TIMING": file.name}
+    return {"HLTHUNK_EMU_TIMING": ",".join(f"{name}={value}"
+                                           for name, value in box.items())}
 
 
 def warn_of_slow_memory(run, box):
@@ -162,26 +142,21 @@ def alone(times, box):
                                                 for each in single), bar=bar)
 
 
-def pair_result(case, way, size, time, wire, box):
+def pair_result(case, way, size, time, box):
+    wire = SLOWEST[way]
     return Result(f"gaudi_ipc/{case}_over_{way}", time, BANDWIDTH, "D-D", size,
                   f"link/{wire}", size / width(box, wire),
                   PAIR_BAR if size >= PAIR_BAR_FROM else SHORTER_BARS.get(way))
 
 
 def puts_and_gets(run, box, way, of="", **variables):
-    """Many under way, and a short put until its bytes are visible."""
-    times = shortest_times(run, f"^timing_(many_|{VISIBLE}/)", **by_way(way),
-                           **variables)
-    for case, wires in MANY:
+    """Many under way."""
+    times = shortest_times(run, "^timing_many_", **by_way(way), **variables)
+    for case in MANY:
         for name, time in times.items():
             if name.startswith(case):
                 yield pair_result(case + of, way, google.size_of(name), time,
-                                  wires[way], box)
-    if VISIBLE in times and way == "pcie":
-        job = (box["doorbell"] + box["completion"]) * 1000 + 8 / box["from_card"]
-        allowed = ROUND_TRIPS * ROUND_TRIP * SLOWER * 1000
-        yield Result("gaudi_ipc/visible_put", times[VISIBLE], TIME, "D-D", 8,
-                     "one job", job, Difference(allowed))
+                                  box)
 
 
 def messages(run, box, way, **variables):
@@ -193,39 +168,33 @@ def messages(run, box, way, **variables):
             lambda of=size: message_time(
                 run, "tag_bw", of, max(MESSAGE_BYTES // of, 4), OVERALL, OURS,
                 "gaudi", pinned=False, **by_way(way), **variables))
-        yield pair_result("tag", way, size, taken, MESSAGES[way], box)
+        yield pair_result("tag", way, size, taken, box)
 
 
 def all_to_all_bound(way, size, box):
     """What the wires allow all together. Each of the ranks has a card, which
-    reads and writes (RANKS - 1) blocks. Over PCIe all cards are below one
-    switch: each reads with peer_read, which is less than its link. Ports are
-    its own. Over host
-    memory what leaves the cards of a switch shares its uplink, and so does what
-    comes to them, each way: CARDS_PER_UPLINK times that many blocks."""
+    reads and writes (RANKS - 1) blocks. Ports are its own. Over host memory
+    what leaves the cards of a switch shares its uplink, and so does what comes
+    to them, each way: CARDS_PER_UPLINK times that many blocks."""
     blocks = (RANKS - 1) * size
     if way == "ports":
         return "link/ports_of_card", blocks / width(box, "ports_of_card")
-    if way == "pcie":
-        return "link/peer_read", blocks / box["peer_read"]
     return "link/uplink", CARDS_PER_UPLINK * blocks / box["uplink"]
 
 
-def all_to_all(run, slower, box, ways):
-    """Yields results; returns by way nanoseconds of a byte in a real box, with
-    the longest blocks."""
-    longest = {}
-    for way, size in ((way, size) for way in ways
-                      for size in ALL_TO_ALL_SIZES[way]):
+def all_to_all(run, slower, box, way):
+    """Yields results; returns nanoseconds of a byte in a real box, with the
+    longest blocks."""
+    longest = None
+    for size in ALL_TO_ALL_SIZES[way]:
         if not run.wants(size) or (run.quick and size >= ALL_TO_ALL_BAR_FROM):
             continue
         what = f"all_to_all_of_{RANKS}_over_{way}"
-        with modelled(box) as variables:
-            taken = shortest_of(
-                run, ALL_TO_ALL_RUNS, f"{what} {size_text(size)}",
-                lambda of=size, by=way, given=variables: all_to_all_time(
-                    run, of, 1, "gaudi", **by_way(by), **given))
-        longest[way] = taken / size / slower
+        taken = shortest_of(
+            run, ALL_TO_ALL_RUNS, f"{what} {size_text(size)}",
+            lambda of=size: all_to_all_time(run, of, 1, "gaudi", **by_way(way),
+                                            **modelled(box)))
+        longest = taken / size / slower
         wire, bound = all_to_all_bound(way, size, box)
         yield Result(f"gaudi_ipc/{what}", taken, TIME, "D-D", size, wire, bound,
                      ALL_TO_ALL_BAR if size >= ALL_TO_ALL_BAR_FROM else None)
@@ -234,14 +203,14 @@ def all_to_all(run, slower, box, ways):
 
 def all_to_alls(run):
     over_ports = yield from all_to_all(run, SLOWER_PORTS,
-                                       slow_ports(SLOWER_PORTS), ("ports",))
-    others = yield from all_to_all(run, SLOWER_FOR_ALL,
-                                   slow_box(SLOWER_FOR_ALL), WAYS)
-    if over_ports and "pcie" in others and not run.quick:
-        yield Result(f"gaudi_ipc/all_to_all_of_{RANKS}_over_ports",
-                     over_ports["ports"], TIME, "D-D",
-                     reference=f"1/{PORTS_ARE_FASTER} of that over pcie, a byte",
-                     reference_time=others["pcie"] / PORTS_ARE_FASTER, bar=1.0)
+                                       slow_ports(SLOWER_PORTS), "ports")
+    over_host = yield from all_to_all(run, SLOWER_FOR_ALL,
+                                      slow_box(SLOWER_FOR_ALL), "host")
+    if over_ports and over_host and not run.quick:
+        yield Result(f"gaudi_ipc/all_to_all_of_{RANKS}_over_ports", over_ports,
+                     TIME, "D-D",
+                     reference=f"1/{PORTS_ARE_FASTER} of that over host, a byte",
+                     reference_time=over_host / PORTS_ARE_FASTER, bar=1.0)
 
 
 def ring(run):
@@ -249,12 +218,10 @@ def ring(run):
         return
     what = f"ring_of_{RANKS}_over_ports"
     box = slow_ports(SLOWER_RING)
-    with modelled(box) as variables:
-        taken = shortest_of(
-            run, ALL_TO_ALL_RUNS, f"{what} {size_text(RING_BYTES)}",
-            lambda: all_to_all_time(run, RING_BYTES, 1, "gaudi",
-                                    steps=RING_STEPS, **by_way("ports"),
-                                    **variables))
+    taken = shortest_of(
+        run, ALL_TO_ALL_RUNS, f"{what} {size_text(RING_BYTES)}",
+        lambda: all_to_all_time(run, RING_BYTES, 1, "gaudi", steps=RING_STEPS,
+                                **by_way("ports"), **modelled(box)))
     yield Result(f"gaudi_ipc/{what}", taken, TIME, "D-D", RING_BYTES,
                  "link/ports_of_pair",
                  RING_STEPS * RING_BYTES / width(box, "ports_of_pair"), RING_BAR)
@@ -262,23 +229,19 @@ def ring(run):
 
 def timing(run):
     box = slow_box(SLOWER)
-    with modelled(box) as variables:
-        times = shortest_times(run, "^timing_[^m].*/[0-9]{7,}",
-                               **by_way("pcie"), **variables)
-        warn_of_slow_memory(run, box)
-        yield from alone(times, box)
-        for way in WAYS:
-            yield from puts_and_gets(run, box, way, **variables)
+    times = shortest_times(run, "^timing_[^m]", **by_way("host"),
+                           **modelled(box))
+    warn_of_slow_memory(run, box)
+    yield from alone(times, box)
+    yield from puts_and_gets(run, box, "host", **modelled(box))
     box = slow_box(SLOWER_FOR_TWO)
-    with modelled(box) as variables:
-        # Each process has ports to look after.
-        yield from puts_and_gets(run, box, "ports", **variables)
-        for way in MODELLED_WAYS:
-            yield from messages(run, box, way, **variables)
+    # Each process has ports to look after.
+    yield from puts_and_gets(run, box, "ports", **modelled(box))
+    for way in WAYS:
+        yield from messages(run, box, way, **modelled(box))
     box = box | {"port": GAUDI3_PORT / SLOWER_FOR_TWO}
-    with modelled(box) as variables:
-        folder = run.build / "lib" / "synapse"
-        yield from puts_and_gets(run, box, "ports", "_of_gaudi3", **variables,
-                                 **GAUDI3, LD_LIBRARY_PATH=str(folder))
+    folder = run.build / "lib" / "synapse"
+    yield from puts_and_gets(run, box, "ports", "_of_gaudi3", **modelled(box),
+                             **GAUDI3, LD_LIBRARY_PATH=str(folder))
     yield from all_to_alls(run)
     yield from ring(run)

@@ -15,7 +15,6 @@ DEADLINE = 60  # seconds, of one run of a program
 LONG_DEADLINE = 300  # seconds, of what sets up a lot
 
 OURS = "gaudi_copy,gaudi_ipc"  # UCX_TLS
-WAYS = ("pcie", "host")  # from card to card of two processes
 
 
 @dataclasses.dataclass
@@ -74,8 +73,9 @@ def clean_variables(transports):
 
 
 def by_way(way):
-    """The variables with which bytes go one way and no other."""
-    return {"UCX_GAUDI_IPC_P2P": "y", "UCX_GAUDI_IPC_ROUTES": way,
+    """The variables with which bytes go from card to card of two processes one
+    way, "ports" or "host", and no other."""
+    return {"UCX_GAUDI_IPC_ROUTES": way,
             "HLTHUNK_EMU_PORTS": "y" if way == "ports" else "n"}
 
 

@@ -30,9 +30,7 @@ stock ucx_perftest between two processes with a card each, from device memory to
 device memory over gaudi_copy and gaudi_ipc alone, beside host memory over stock
 sm and tcp; short messages of host memory, and of device memory beside their
 parts; the CPU's time to post a short put over ports, beside one that is over;
-blocks from each of eight ranks of MPICH to each other one; unpacking the key of a
-buffer that is open, with 100,000 keys into 10,000 open buffers beside ten into
-ten"""),
+blocks from each of eight ranks of MPICH to each other one"""),
     "mpi": Set(mpi.measure, """\
 messages between two ranks of MPICH and of Open MPI, from device memory to device
 memory over gaudi_copy and gaudi_ipc, beside host memory over stock sm: half of a
@@ -45,8 +43,8 @@ Gaudi2s, or more, beside the time that its links need; both directions at once
 beside one of them; messages, an all-to-all and a ring of ranks"""),
     "serving": Set(between_processes.serving, """\
 what NIXL does for a serving system: writes of 2,048 blocks at once to another
-process, from device memory to device memory by each way, beside host memory to
-host memory by the same endpoint; and of 112,000, beside a tenth of them"""),
+process, from device memory to device memory over host memory, beside host memory
+to host memory by the same endpoint; and of 112,000, beside a tenth of them"""),
     "init": Set(between_processes.init, """\
 start and end of UCX in a fresh process, with eight emulated cards and the module
 beside without it: all cards opened, and one"""),

@@ -53,8 +53,7 @@ int export_runs(context &card, uint64_t va, uint64_t size, uint64_t offset)
             break;
         }
     }
-    return create_dmabuf(card.memory.fd(), card.holder.get(), card.index,
-                         get_settings().posted ? card.memory.size() : 0, va,
+    return create_dmabuf(card.memory.fd(), card.holder.get(), card.index, va,
                          runs);
 }
 
@@ -70,7 +69,7 @@ int import_dmabuf(software_card &importer, int fd, uint64_t size,
         return ret;
     }
     imported_memory memory;
-    ret = imported_memory::create(fd, size, importer.index(), memory);
+    ret = imported_memory::create(fd, size, memory);
     if (ret != 0) {
         log("accel%u: import of file descriptor %d with %lu bytes: %s",
             importer.index(), fd, size,
@@ -78,18 +77,11 @@ int import_dmabuf(software_card &importer, int fd, uint64_t size,
                              : std::strerror(-ret));
         return ret;
     }
-    const bool reached =
-        get_settings().is_reached(importer.index(), memory.card());
-    if (!reached && (get_settings().no_route == without_route::refused)) {
-        log("accel%u: no peer-to-peer between it and accel%u", importer.index(),
-            memory.card());
-        return -EPERM;
-    }
-    return importer.with_open({}, [&](context &card, card_lock &lock) {
-        const uint64_t before = card.table.pages();
-        va_p = card.table.map_import(std::move(memory), size, reached);
-        return end_mapping(card, lock, va_p, before,
-                           card.table.pages() - before);
+    return importer.with_open({}, [&](context &card, card_lock &) {
+        const fault_effect met = faults::meet(faulty_call::route, card.index);
+        va_p                   = card.table.map_import(std::move(memory), size,
+                                                       met.kind == fault_kind::none);
+        return count_mapping(card, va_p);
     });
 }
 
@@ -202,18 +194,6 @@ HLTHUNK_PUBLIC int hlthunk_wait_for_cs(int fd, uint64_t seq,
         *status = static_cast<uint32_t>(seq);
     }
     return ret;
-}
-
-HLTHUNK_PUBLIC int hlthunk_cs_flush_pci_hbw_writes(int fd)
-{
-    return on_open(fd, faulty_call::flush, [](context &card, card_lock &) {
-        if (!get_settings().early) {
-            return -EOPNOTSUPP;
-        }
-        ++card.totals.flushes;
-        flush_posted_writes(card.memory.fd(), card.memory.size());
-        return 0;
-    });
 }
 
 HLTHUNK_PUBLIC int hlthunk_wait_for_multi_cs(int fd, hlthunk_wait_multi_cs_in *,

@@ -3,67 +3,18 @@
  * and command buffers. */
 #include "hlthunk_emulator/api.h"
 #include "hlthunk_emulator/asic.h"
-#include "hlthunk_emulator/box_traffic.h"
 #include "hlthunk_emulator/exported_buffer.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/addresses.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <thread>
 
 #include <sys/mman.h>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
-
-namespace gaudi::emu {
-
-namespace {
-
-/* What the driver does for each page of an import, to map it and to unmap it,
- * beside others that are mapped. It holds a lock of the card meanwhile, for
- * which all other calls that map wait (mmu_lock in map_device_va and
- * unmap_device_va of common/memory.c). No page: only wait. */
-void use_mmu(software_card::context &card, card_lock &lock, uint64_t others,
-             uint64_t pages)
-{
-    const uint64_t passed = tables_passed(others, pages);
-    card.totals.import_pages += pages;
-    card.totals.import_tables += passed;
-    const box_traffic *const timing = box_traffic::instance();
-    if (timing == nullptr) {
-        return;
-    }
-    using clock                 = software_card::clock;
-    const timing_figures &speed = timing->speed();
-    const std::chrono::duration<double, std::micro> taken(
-        speed.import_page * static_cast<double>(pages) +
-        speed.import_table * static_cast<double>(passed));
-    if (pages > 0) {
-        card.mmu_free_at = std::max(card.mmu_free_at, clock::now()) +
-                           std::chrono::duration_cast<clock::duration>(taken);
-    }
-    const clock::time_point until = card.mmu_free_at;
-    lock.unlock();
-    std::this_thread::sleep_until(until);
-}
-
-} // namespace
-
-int end_mapping(software_card::context &card, card_lock &lock, uint64_t va,
-                uint64_t pages_before, uint64_t pages)
-{
-    if (va == 0) {
-        return -ENOMEM;
-    }
-    ++card.totals.mappings;
-    use_mmu(card, lock, pages_before, pages);
-    return 0;
-}
-
-} // namespace gaudi::emu
 
 using namespace gaudi::emu;
 using gaudi::util::round_up;
@@ -139,10 +90,10 @@ uint64_t map_host(int fd, void *host, uint64_t hint, bool force_hint,
                 of.index(), host, size);
             return status;
         }
-        return of.with_open({}, [&](context &card, card_lock &lock) {
+        return of.with_open({}, [&](context &card, card_lock &) {
             va = card.table.map_host(host, size, hint, force_hint);
             card.totals.host_maps += (va != 0) ? 1 : 0;
-            return end_mapping(card, lock, va, 0, 0);
+            return count_mapping(card, va);
         });
     });
     return value_or_errno(ret, va);
@@ -221,10 +172,6 @@ HLTHUNK_PUBLIC int hlthunk_device_memory_free(int fd, uint64_t handle)
                 (allocation == nullptr) ? "unknown" : "mapped");
             return -EINVAL;
         }
-        if (get_settings().posted) {
-            /* Nothing is on its way for that long. */
-            push_posted_writes(card.memory.fd(), card.memory.size());
-        }
         card.memory.free(handle);
         --card.totals.allocations;
         card.node.publish(card.memory.free_bytes());
@@ -236,14 +183,14 @@ HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_map(int fd, uint64_t handle,
                                                   uint64_t hint_addr)
 {
     uint64_t va    = 0;
-    const auto map = [&](context &card, card_lock &lock) {
+    const auto map = [&](context &card, card_lock &) {
         hbm_allocation *allocation = card.memory.find(handle);
         if (allocation == nullptr) {
             log("%s: map of unknown handle %lu", card.name, handle);
             return -EINVAL;
         }
         va = card.table.map_device(handle, *allocation, hint_addr);
-        return end_mapping(card, lock, va, 0, 0);
+        return count_mapping(card, va);
     };
     return value_or_errno(on_open(fd, faulty_call::map, map), va);
 }
@@ -301,11 +248,8 @@ HLTHUNK_PUBLIC int hlthunk_memory_unmap(int fd, uint64_t device_va)
                 card.name, device_va);
             return -EINVAL;
         }
-        const uint64_t pages =
-            (region->kind == memory_kind::imported) ? region->pages : 0;
         card.table.unmap(device_va);
         --card.totals.mappings;
-        use_mmu(card, lock, card.table.pages(), pages);
         return 0;
     });
 }

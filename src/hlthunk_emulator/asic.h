@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What the emulated cards are: one row for each kind, HLTHUNK_EMU_ASIC says
- * which.
+ * What the emulated cards are: HLTHUNK_EMU_ASIC names their kind.
  *
  * Figures: Linux `drivers/accel/habanalabs` (gaudi2, include/gaudi2) and its
  * uapi header, hl-thunk-open; of Gaudi3 the vendor's driver
@@ -13,6 +12,7 @@
 #include "hlthunk_shim/hlthunk/abi.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace gaudi::emu {
@@ -27,8 +27,8 @@ struct va_range {
 };
 
 struct asic {
-    const char *name;        /**< in HLTHUNK_EMU_ASIC */
-    const char *device_type; /**< in sysfs */
+    std::string name;        /**< in HLTHUNK_EMU_ASIC */
+    std::string device_type; /**< in sysfs */
     const char *card_name;
     hlthunk_device_name device_name;
     uint32_t pci_id;
@@ -60,11 +60,9 @@ struct asic {
     uint16_t tpc_interrupt;
 };
 
-/** @return The kind of this name, or nullptr. */
-const asic *find_asic(const std::string &name);
-
-/** All names, for messages. */
-std::string asic_names();
+/** Read the name of a kind: gaudi2, gaudi3, or the PCIe cards hl288 and hl338,
+ *  with a letter for a variant. */
+std::optional<asic> parse_asic(const std::string &name);
 
 inline constexpr uint64_t host_page      = 4096;
 inline constexpr uint64_t host_huge_page = 2 << 20;

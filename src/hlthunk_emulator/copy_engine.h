@@ -8,12 +8,7 @@
 
 namespace gaudi::emu {
 
-/**
- * Copy memory for a LIN_DMA packet.
- *
- * @param large  This is part of a copy of more than the caches of a core hold.
- *               Ranges that overlap are copied right only where it is not.
- */
-void copy_bytes(char *dst, const char *src, size_t size, bool large);
+/** Copy memory for a LIN_DMA packet; the ranges may overlap. */
+void copy_bytes(char *dst, const char *src, size_t size);
 
 } // namespace gaudi::emu

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/copy_route.h"
 
-#include "hlthunk_emulator/pci_tree.h"
-
 namespace gaudi::emu {
 
 namespace {
@@ -21,13 +19,13 @@ public:
         if (side.kind == memory_kind::imported) {
             needs_.add(card_, peer_reads);
         }
-        add_side(side, {to_card, to_cards}, {from_card, from_cards});
+        add_side(side, to_card, from_card);
     }
 
     void add_target(const memory_side &side)
     {
         using enum shared_part;
-        add_side(side, {from_card, from_cards}, {to_card, to_cards});
+        add_side(side, from_card, to_card);
     }
 
     void add_engine(uint32_t queue)
@@ -56,17 +54,10 @@ public:
     [[nodiscard]] const route &needs() const { return needs_; }
 
 private:
-    /* A card's own link, and the one of its switch. */
-    struct links {
-        shared_part own;
-        shared_part uplink;
-    };
-
-    /* What is imported goes through both cards' links.
+    /* What is imported goes through both cards' links, below the switches.
      * @param here,there  Of the card that copies, and of the other one, in the
      *                    direction of the bytes. */
-    void add_side(const memory_side &side, const links &here,
-                  const links &there)
+    void add_side(const memory_side &side, shared_part here, shared_part there)
     {
         const bool is_peer = (side.kind == memory_kind::imported);
         if (side.kind != memory_kind::host) {
@@ -75,23 +66,15 @@ private:
         if (side.kind == memory_kind::device) {
             return;
         }
-        needs_.add(card_, here.own);
+        needs_.add(card_, here);
         if (is_peer) {
-            needs_.add(side.card, there.own);
-        }
-        if (!is_peer || goes_through_root(card_, side.card)) {
-            add_uplink(card_, here.uplink);
-            if (is_peer) {
-                add_uplink(side.card, there.uplink);
-            }
-        }
-    }
-
-    /* It has the number of the first card below. */
-    void add_uplink(unsigned card, shared_part uplink)
-    {
-        if (cards_per_uplink_ > 1) {
-            needs_.add(card - card % cards_per_uplink_, uplink);
+            needs_.add(side.card, there);
+        } else if (cards_per_uplink_ > 1) {
+            /* It has the number of the first card below. */
+            needs_.add(card_ - card_ % cards_per_uplink_,
+                       (here == shared_part::to_card)
+                           ? shared_part::to_cards
+                           : shared_part::from_cards);
         }
     }
 

@@ -3,7 +3,6 @@
 
 #include "hlthunk_emulator/asic.h"
 #include "hlthunk_emulator/file_lock.h"
-#include "hlthunk_emulator/settings.h"
 #include "util/addresses.h"
 
 #include <algorithm>
@@ -22,7 +21,7 @@ namespace gaudi::emu {
 
 namespace {
 
-constexpr uint64_t dmabuf_magic = 0x3466756264756167; /* "gaudbuf4" */
+constexpr uint64_t dmabuf_magic = 0x3566756264756167; /* "gaudbuf5" */
 /* More pieces than the largest card has pages. */
 constexpr uint64_t max_runs = 1 << 16;
 
@@ -30,8 +29,7 @@ struct dmabuf_header {
     uint64_t magic;
     uint64_t size; /* bytes of all runs */
     uint64_t run_count;
-    uint64_t card;      /* index in the box */
-    uint64_t posted_at; /* where posted writes wait in the memory; 0: nowhere */
+    uint64_t card; /* index in the box */
 };
 
 /* What is attached to the message. */
@@ -138,8 +136,7 @@ char *map_runs(int memory_fd, const std::vector<hbm_run> &runs, uint64_t size)
 
 } // namespace
 
-int create_dmabuf(int memory_fd, int holder_fd, unsigned card,
-                  uint64_t posted_at, uint64_t mark,
+int create_dmabuf(int memory_fd, int holder_fd, unsigned card, uint64_t mark,
                   const std::vector<hbm_run> &runs)
 {
     const util::unique_fd marked(open_marked(memory_fd, mark));
@@ -153,7 +150,7 @@ int create_dmabuf(int memory_fd, int holder_fd, unsigned card,
     const util::unique_fd sender(pair[0]);
     util::unique_fd dmabuf(pair[1]);
 
-    dmabuf_header header{dmabuf_magic, 0, runs.size(), card, posted_at};
+    dmabuf_header header{dmabuf_magic, 0, runs.size(), card};
     for (const hbm_run &run : runs) {
         header.size += run.size;
     }
@@ -186,29 +183,14 @@ int64_t size_of_dmabuf(int fd)
     return (ret != 0) ? ret : static_cast<int64_t>(header.size);
 }
 
-uint64_t imported_memory::offset_of(const char *address, uint64_t &size) const
-{
-    auto at = static_cast<uint64_t>(address - data());
-    for (const hbm_run &run : runs_) {
-        if (at < run.size) {
-            size = std::min(size, run.size - at);
-            return run.offset + at;
-        }
-        at -= run.size;
-    }
-    size = 0;
-    return 0;
-}
-
-int imported_memory::create(int fd, uint64_t size, unsigned user,
-                            imported_memory &memory_p)
+int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
 {
     util::unique_fd dmabuf(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (dmabuf.get() < 0) {
         return -errno;
     }
     dmabuf_header header{};
-    int ret = read_header(dmabuf.get(), header);
+    const int ret = read_header(dmabuf.get(), header);
     if (ret != 0) {
         return ret;
     }
@@ -253,16 +235,9 @@ int imported_memory::create(int fd, uint64_t size, unsigned user,
     created.mapping_            = util::file_mapping(data, mapped);
     created.fd_                 = std::move(dmabuf);
     created.closed_in_children_ = util::closed_in_children(created.fd_.get());
-    created.buffer_bytes_       = header.size;
     created.card_               = static_cast<unsigned>(header.card);
-    created.runs_               = std::move(runs);
-    if (header.posted_at != 0) {
-        created.posted_ = std::make_unique<posted_writes>();
-        ret = created.posted_->open(attached[memory].get(), header.posted_at,
-                                    user);
-    }
-    memory_p = std::move(created);
-    return ret;
+    memory_p                    = std::move(created);
+    return 0;
 }
 
 } // namespace gaudi::emu

@@ -16,13 +16,11 @@
 #pragma once
 
 #include "hlthunk_emulator/hbm.h"
-#include "hlthunk_emulator/posted_writes.h"
 #include "util/file_mapping.h"
 #include "util/fork_handlers.h"
 #include "util/unique_fd.h"
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 namespace gaudi::emu {
@@ -33,13 +31,11 @@ namespace gaudi::emu {
  * @param memory_fd  The memfd.
  * @param holder_fd  Holds the card: it stays taken while the dma-buf lives.
  * @param card       Index of the exporting card.
- * @param posted_at  Where in the memfd posted writes wait; 0: nowhere.
  * @param mark       Name of the mapping, for @ref is_exported: its address.
  * @param runs       The exported pieces of the memfd, in order.
  * @return The dma-buf's file descriptor, owned by the caller, or -errno.
  */
-int create_dmabuf(int memory_fd, int holder_fd, unsigned card,
-                  uint64_t posted_at, uint64_t mark,
+int create_dmabuf(int memory_fd, int holder_fd, unsigned card, uint64_t mark,
                   const std::vector<hbm_run> &runs);
 
 /** Whether any process holds a dma-buf, or an import of one, that was created
@@ -57,37 +53,21 @@ public:
      *
      * @param fd      Stays the caller's.
      * @param size    Bytes from the first one on, at most all.
-     * @param user    Index of the card that will use it.
      * @return 0, -EBADF, -EINVAL for another file or size, or -errno.
      */
-    static int create(int fd, uint64_t size, unsigned user,
-                      imported_memory &memory_p);
+    static int create(int fd, uint64_t size, imported_memory &memory_p);
 
     [[nodiscard]] char *data() const { return mapping_.start(); }
 
-    /** Bytes of the dma-buf: the driver maps them all, however few are wanted
-     *  (init_phys_pg_pack_from_userptr, common/memory.c). */
-    [[nodiscard]] uint64_t buffer_bytes() const { return buffer_bytes_; }
-
     /** Index of the card that has it. */
     [[nodiscard]] unsigned card() const { return card_; }
-
-    /** Writes to it, and to no other, arrive late; nullptr: at once. */
-    [[nodiscard]] posted_writes *posted() const { return posted_.get(); }
-
-    /** Where in the memory an address of @ref data is. @param size  Bytes from
-     *  there on; less, where what follows is elsewhere. */
-    [[nodiscard]] uint64_t offset_of(const char *address, uint64_t &size) const;
 
 private:
     util::unique_fd fd_; /* of the dma-buf: holds the card, too. It is
                             assigned to when it is empty only */
     util::closed_in_children closed_in_children_;
     util::file_mapping mapping_;
-    uint64_t buffer_bytes_ = 0;
-    unsigned card_         = 0;
-    std::vector<hbm_run> runs_;
-    std::unique_ptr<posted_writes> posted_; /* goes first */
+    unsigned card_ = 0;
 };
 
 } // namespace gaudi::emu

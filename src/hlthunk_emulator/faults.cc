@@ -22,7 +22,7 @@ constexpr struct {
     {"alloc", faulty_call::allocate},   {"free", faulty_call::free},
     {"map", faulty_call::map},          {"unmap", faulty_call::unmap},
     {"export", faulty_call::export_to}, {"import", faulty_call::import},
-    {"flush", faulty_call::flush},      {"submit", faulty_call::submit},
+    {"route", faulty_call::route},      {"submit", faulty_call::submit},
     {"wait", faulty_call::wait},        {"job", faulty_call::job},
     {"packet", faulty_call::packet},    {"reset", faulty_call::reset},
     {"wqe", faulty_call::wqe},          {"port", faulty_call::port},
@@ -142,6 +142,11 @@ std::string read_effect(std::string_view text, faulty_call call,
         return ((text == "up") || (text == "down"))
                    ? std::string()
                    : quoted(text) + "is not down or up";
+    }
+    if (call == faulty_call::route) {
+        effect.kind = fault_kind::reset;
+        return (text == "reset") ? std::string()
+                                 : quoted(text) + "is not reset";
     }
     if (of_wqe && (text == "lose")) {
         effect.kind = fault_kind::lose;

@@ -49,7 +49,8 @@ enum class faulty_call {
     unmap,     /**< of either */
     export_to, /**< "export" */
     import,    /**< of a dma-buf */
-    flush,     /**< of what others wrote */
+    route,     /**< to the card of an import, which succeeds: its first copy
+                    resets the card that copies. `reset` only */
     submit,    /**< of a command submission; nothing is started */
     wait,      /**< the question how a job went, waiting or not */
     job,    /**< that was submitted; happens when its bytes have been moved */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/hbm.h"
 
-#include "hlthunk_emulator/posted_writes.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/addresses.h"
 #include "util/file_mapping.h"
@@ -25,9 +24,7 @@ int hbm::create(uint64_t size, std::optional<unsigned> node)
         return -EFBIG; /* a signal would end the process */
     }
     /* Importers rely on what they map being there. */
-    fd_ = util::make_lasting_file(
-        "hlthunk-emu-hbm",
-        size_ + (get_settings().posted ? posted_bytes() : 0));
+    fd_ = util::make_lasting_file("hlthunk-emu-hbm", size_);
     if (!fd_ || !mapping_.map(fd(), 0, size_)) {
         return -errno;
     }

@@ -38,19 +38,9 @@ struct hlthunk_emu_counters {
      *  barrier behind their last copy. Here that is as good; a card may report
      *  their job done before the bytes are there. */
     uint64_t unfenced_buffers;
-    /** Pages of 4 KiB that the driver would have mapped and unmapped for
-     *  imports: all of a dma-buf, whatever length is asked for. */
-    uint64_t import_pages;
-    /** Page tables that it would have passed meanwhile, looking for theirs:
-     *  what makes the cost of an import grow with the square of its size. */
-    uint64_t import_tables;
-    uint64_t flushes; /**< by hlthunk_cs_flush_pci_hbw_writes */
-    /** What has left by the card's own ports, by the hardware's numbers. */
-    struct hlthunk_emu_port_counters {
-        uint64_t bytes;    /**< of messages that were acknowledged */
-        uint64_t messages; /**< these */
-        uint64_t errors;   /**< of queue pairs, as the one that sends */
-    } ports[24];
+    /** What has left by each of the card's own ports, by the hardware's
+     * numbers: bytes of messages that were acknowledged. */
+    uint64_t port_bytes[24];
 };
 
 /**

@@ -111,14 +111,6 @@ std::array<va_range, 5> ranges_of_commands()
 
 } // namespace
 
-uint64_t tables_passed(uint64_t others, uint64_t pages)
-{
-    constexpr uint64_t pages_per_entry = uint64_t{512} * 128;
-    return (pages == 0)
-               ? 0
-               : (pages * others + pages * (pages - 1) / 2) / pages_per_entry;
-}
-
 mmu::mmu(hbm &memory)
     : memory_(memory), command_ranges_(ranges_of_commands()),
       device_space_(device_range(), get_settings().dram_page,
@@ -140,9 +132,8 @@ uint64_t mmu::map_device(uint64_t handle, hbm_allocation &allocation,
     const uint64_t va = device_space_.take(allocation.size, hint);
     if (va != 0) {
         regions_.emplace(
-            va,
-            mmu_region{
-                allocation.size, memory_kind::device, handle, nullptr, {}, 0});
+            va, mmu_region{
+                    allocation.size, memory_kind::device, handle, nullptr, {}});
         ++allocation.mappings;
     }
     return va;
@@ -152,11 +143,9 @@ uint64_t mmu::map_import(imported_memory memory, uint64_t size, bool reached)
 {
     const uint64_t va = host_space_.take(size, 0);
     if (va != 0) {
-        char *data           = reached ? memory.data() : nullptr;
-        const uint64_t pages = memory.buffer_bytes() / host_page;
+        char *data = reached ? memory.data() : nullptr;
         regions_.emplace(va, mmu_region{size, memory_kind::imported, 0, data,
-                                        std::move(memory), pages});
-        pages_ += pages;
+                                        std::move(memory)});
     }
     return va;
 }
@@ -167,17 +156,10 @@ uint64_t mmu::add_host(uint64_t va, void *host, uint64_t size)
         return 0;
     }
     /* The caller's address is the page's plus the offset, for unmap too. */
-    const uint64_t offset = reinterpret_cast<uintptr_t>(host) % host_page;
-    const uint64_t pages =
-        (&space_of(va) == &huge_space_)
-            ? 0
-            : util::round_up(offset + size, host_page) / host_page;
-    va += offset;
+    va += reinterpret_cast<uintptr_t>(host) % host_page;
     regions_.emplace(
         va,
-        mmu_region{
-            size, memory_kind::host, 0, static_cast<char *>(host), {}, pages});
-    pages_ += pages;
+        mmu_region{size, memory_kind::host, 0, static_cast<char *>(host), {}});
     return va;
 }
 
@@ -237,7 +219,6 @@ void mmu::unmap(uint64_t va)
         const uint64_t offset = va % host_page;
         space_of(va).give(va - offset, offset + region.size);
     }
-    pages_ -= region.pages;
     regions_.erase(found);
 }
 
@@ -258,39 +239,24 @@ const mmu::tlb_entry *mmu::look_up(port from, uint64_t va) const
     return last_[static_cast<size_t>(from)] = known;
 }
 
-const std::pair<const uint64_t, mmu_region> *mmu::region_at(uint64_t va) const
-{
-    auto found = regions_.upper_bound(va);
-    if (found == regions_.begin()) {
-        return nullptr;
-    }
-    --found;
-    return (va - found->first < found->second.size) ? &*found : nullptr;
-}
-
-bool mmu::has_no_route(uint64_t va) const
-{
-    const auto *found = region_at(va);
-    return (found != nullptr) &&
-           (found->second.kind == memory_kind::imported) &&
-           (found->second.host == nullptr);
-}
-
 /* Find the contiguous piece of memory around an address. */
 bool mmu::walk(uint64_t va, tlb_entry &entry) const
 {
-    const auto *found = region_at(va);
-    if ((found == nullptr) || has_no_route(va)) {
+    auto found = regions_.upper_bound(va);
+    if (found == regions_.begin()) {
+        return false;
+    }
+    --found;
+    if (va - found->first >= found->second.size) {
         return false;
     }
     const mmu_region &region = found->second;
     entry.start              = found->first;
     entry.end                = found->first + region.size;
-    entry.of                 = {region.kind, region.import.card(),
-                (region.import.posted() != nullptr) ? &region.import : nullptr};
+    entry.of                 = {region.kind, region.import.card()};
     if (region.kind != memory_kind::device) {
         entry.address = region.host;
-        return true;
+        return entry.address != nullptr;
     }
     for (const hbm_run &run : memory_.find(region.handle)->runs) {
         if (va - entry.start < run.size) {

@@ -15,7 +15,6 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <utility>
 
 namespace gaudi::emu {
 
@@ -71,14 +70,12 @@ struct mmu_region {
     uint64_t handle; /**< device memory: its allocation */
     char *host;      /**< else: the first byte; nullptr: no route leads there */
     imported_memory import;
-    uint64_t pages; /**< of 4 KiB that the driver maps one by one; else 0 */
 };
 
 /** What a copy reads or writes. */
 struct memory_side {
     memory_kind kind;
-    unsigned card;               /**< whose memory it is, of what is imported */
-    const imported_memory *late; /**< where writes arrive late, else nullptr */
+    unsigned card; /**< whose memory it is, of what is imported */
 };
 
 /** What an address range is, as far as it is contiguous. */
@@ -87,13 +84,6 @@ struct translation {
     uint64_t size; /**< contiguous bytes from here, up to what was asked */
     memory_side of;
 };
-
-/** How many page tables the driver passes to map or unmap pages beside others.
- *  For each it looks up its table among all of the context, in a hash of 128
- *  lists (hr_mmu_phys_hash; hl_mmu_v2_hr_get_pgt_info of
- *  common/mmu/mmu_v2_hr.c). A table has 512 pages, so that lists grow with what
- *  is mapped, and the whole with its square. */
-uint64_t tables_passed(uint64_t others, uint64_t pages);
 
 class mmu {
 public:
@@ -121,12 +111,6 @@ public:
     /** Map a dma-buf. @param reached  Whether copies get there; else they find
      *  nothing mapped. @return Its address, 0 without address space. */
     uint64_t map_import(imported_memory memory, uint64_t size, bool reached);
-
-    /** Whether an address is of an import that no route leads to. */
-    [[nodiscard]] bool has_no_route(uint64_t va) const;
-
-    /** Pages of 4 KiB that are mapped. */
-    [[nodiscard]] uint64_t pages() const { return pages_; }
 
     /** @return The region that was mapped at exactly this address. */
     mmu_region *find(uint64_t va);
@@ -185,8 +169,6 @@ private:
     };
 
     const tlb_entry *look_up(port from, uint64_t va) const;
-    [[nodiscard]] const std::pair<const uint64_t, mmu_region> *
-    region_at(uint64_t va) const;
     bool walk(uint64_t va, tlb_entry &entry) const;
     va_space &space_of(uint64_t va);
     uint64_t add_host(uint64_t va, void *host, uint64_t size);
@@ -203,7 +185,6 @@ private:
     mutable std::array<const tlb_entry *, 3> last_{&tlb_[0], &tlb_[0],
                                                    &tlb_[0]};
     mutable size_t next_victim_ = 0;
-    uint64_t pages_             = 0;
 };
 
 } // namespace gaudi::emu

@@ -35,7 +35,7 @@ int queue_manager::validate(const hlthunk_cs_in &in) const
 
     if (!settings_.kind->user_queues) {
         log("%s: %s has no queues for programs", name_,
-            settings_.kind->device_type);
+            settings_.kind->device_type.c_str());
         return -EINVAL;
     }
     for (uint32_t i = 0; i < in.num_chunks_execute; ++i) {
@@ -134,8 +134,7 @@ int queue_manager::copy(card_lock &lock, const copy_request &wanted,
         return ret;
     }
     seq_p = jobs_.take_number();
-    part only{.seq = seq_p, .queue = internal_queue + engine};
-    begin_copy(only, wanted);
+    part only{.seq = seq_p, .queue = internal_queue + engine, .copy = wanted};
     jobs_.begin(seq_p, only.queue, 1, fate);
     run_or_enter(only);
     return 0;

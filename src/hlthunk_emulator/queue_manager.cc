@@ -16,12 +16,10 @@ namespace {
 /* A job whose copies are this short runs inside its submission. */
 constexpr uint64_t inline_bytes = 16384;
 /* Copied at a time otherwise: long enough to hide the bookkeeping, short enough
- * that a poll stays a poll. */
-constexpr uint64_t slice_bytes = 524288;
-/* A copy from this size on is large, */
-constexpr uint64_t large_bytes = 4 << 20;
-/* and so are those that go on where others of so many bytes have ended. */
-constexpr uint64_t large_run_bytes = 2 << 20;
+ * that a poll stays a poll. With longer pieces memmove is slower on some cores.
+ */
+constexpr uint64_t slice_bytes = 262144;
+
 } // namespace
 
 queue_manager::queue_manager(const mmu &table, hlthunk_emu_counters &counters,
@@ -29,24 +27,10 @@ queue_manager::queue_manager(const mmu &table, hlthunk_emu_counters &counters,
                              unsigned card, std::unique_ptr<job_watch> watch)
     : table_(table), counters_(counters), name_(name), card_(card),
       jobs_(counters, completed, name, std::move(watch)), watch_(jobs_.watch()),
-      packets_(table, counters), queues_(queue_count + internal_queue_count),
-      runs_(queues_.size())
+      packets_(table, counters), queues_(queue_count + internal_queue_count)
 {}
 
 /* --- copies ----------------------------------------------------------------*/
-
-void queue_manager::begin_copy(part &current, const copy_request &wanted)
-{
-    const auto &[dst, src, size] = wanted;
-    copy_run &run                = runs_[current.queue];
-    if ((run.src != src) || (run.dst != dst)) {
-        run.bytes = 0;
-    }
-    current.copy    = wanted;
-    current.large   = (size >= large_bytes) || (run.bytes >= large_run_bytes);
-    current.watched = false;
-    run             = {src + size, dst + size, run.bytes + size};
-}
 
 /* Get a part to where bytes can be copied. */
 queue_manager::step queue_manager::advance(part &current)
@@ -64,15 +48,14 @@ queue_manager::step queue_manager::advance(part &current)
         if (current.commands.is_read()) {
             return step::ended;
         }
-        copy_request wanted;
-        switch (packets_.read_on(current.commands, current.queue, wanted)) {
+        switch (
+            packets_.read_on(current.commands, current.queue, current.copy)) {
         case packet_reader::found::copy:
-            begin_copy(current, wanted);
             return step::copy;
         case packet_reader::found::end:
             return step::ended;
         case packet_reader::found::bad_packet:
-            fault(current, fault_kind::reset, "%s", packets_.complaint());
+            fault(current, "%s", packets_.complaint());
             break;
         }
     }
@@ -87,26 +70,25 @@ bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
     const uint64_t size = std::min(copy.size, max_bytes);
 
     if (!table_.translate(mmu::port::source, copy.src, size, from)) {
-        fault_at(current, "source", copy.src);
+        fault(current, "LIN_DMA source %#lx is not mapped", copy.src);
         return false;
     }
     if (!table_.translate(mmu::port::target, copy.dst, size, to)) {
-        fault_at(current, "destination", copy.dst);
+        fault(current, "LIN_DMA destination %#lx is not mapped", copy.dst);
         return false;
     }
     if (((from.of.kind != memory_kind::device) ||
          (to.of.kind != memory_kind::device)) &&
         (engine_of(current.queue) == engine_kind::edma)) {
-        fault(current, fault_kind::reset,
-              "an internal engine cannot reach host memory, nor what is "
-              "imported");
+        fault(current, "an internal engine cannot reach host memory, nor what "
+                       "is imported");
         return false;
     }
     if ((watch_ != nullptr) && !current.watched) {
         watch_copy(current, from, to);
     }
     const uint64_t bytes = std::min(from.size, to.size);
-    work = {to.address, from.address, bytes, to.of, from.of, current.large};
+    work                 = {to.address, from.address, bytes, to.of, from.of};
     copy = {copy.dst + bytes, copy.src + bytes, copy.size - bytes};
     current.claimed += bytes;
     return true;
@@ -154,47 +136,6 @@ void queue_manager::count_copy(part &current, const slice &work)
     }
 }
 
-void queue_manager::copy_slice(const slice &work)
-{
-    if ((work.from.late != nullptr) && get_settings().early) {
-        read_import(work);
-        return;
-    }
-    if (work.from.late != nullptr) {
-        work.from.late->posted()->push();
-    }
-    write_slice(work, work.src);
-}
-
-/* From another card whose memory may not have yet what this one wrote. */
-void queue_manager::read_import(const slice &work)
-{
-    std::vector<char> seen(work.size);
-    work.from.late->posted()->push();
-    for (uint64_t done = 0; done < work.size;) {
-        uint64_t bytes    = work.size - done;
-        const uint64_t at = work.from.late->offset_of(work.src + done, bytes);
-        work.from.late->posted()->read(at, seen.data() + done, work.src + done,
-                                       bytes);
-        done += bytes;
-    }
-    write_slice(work, seen.data());
-}
-
-void queue_manager::write_slice(const slice &work, const char *from)
-{
-    if (work.to.late == nullptr) {
-        copy_bytes(work.dst, from, work.size, work.large);
-        return;
-    }
-    for (uint64_t done = 0; done < work.size;) {
-        uint64_t bytes    = work.size - done;
-        const uint64_t at = work.to.late->offset_of(work.dst + done, bytes);
-        work.to.late->posted()->post(at, from + done, bytes);
-        done += bytes;
-    }
-}
-
 /* --- who makes them ------------------------------------------------------- */
 
 /* Run a job of one command buffer that has its queue to itself, without ever
@@ -213,7 +154,7 @@ bool queue_manager::run_unqueued(part &only)
             return false;
         }
         if (prepare(only, budget, work)) {
-            copy_slice(work);
+            copy_bytes(work.dst, work.src, work.size);
             budget -= work.size;
             count_copy(only, work);
         }
@@ -271,7 +212,7 @@ void queue_manager::run_inline()
     uint64_t budget = inline_bytes;
 
     while (part *current = claim(budget, true, work)) {
-        copy_slice(work);
+        copy_bytes(work.dst, work.src, work.size);
         budget -= work.size;
         finish(*current, work);
     }
@@ -285,11 +226,11 @@ bool queue_manager::run_slice(card_lock &lock)
         return false;
     }
     if (work.size <= inline_bytes) {
-        copy_slice(work);
+        copy_bytes(work.dst, work.src, work.size);
     } else {
         ++copying_;
         lock.unlock();
-        copy_slice(work);
+        copy_bytes(work.dst, work.src, work.size);
         lock.lock();
         --copying_;
         if (copying_ == 0) {
@@ -341,22 +282,7 @@ void queue_manager::end_first_part(uint32_t queue)
     end_part(ended);
 }
 
-/* An address leads nowhere. */
-void queue_manager::fault_at(const part &current, const char *side, uint64_t va)
-{
-    if (table_.has_no_route(va)) {
-        fault(current,
-              (settings_.no_route == without_route::abort) ? fault_kind::abort
-                                                           : fault_kind::reset,
-              "no route leads to the imported LIN_DMA %s %#lx", side, va);
-    } else {
-        fault(current, fault_kind::reset, "LIN_DMA %s %#lx is not mapped", side,
-              va);
-    }
-}
-
-void queue_manager::fault(const part &current, fault_kind unless_wished,
-                          const char *format, ...)
+void queue_manager::fault(const part &current, const char *format, ...)
 {
     const command_buffer_state &state = current.commands;
     const bool lower                  = state.lower.size > 0;
@@ -374,7 +300,7 @@ void queue_manager::fault(const part &current, fault_kind unless_wished,
     jobs_.abort(jobs_.slot_of(current.seq));
     fault_effect met = faults::meet(faulty_call::packet, card_);
     if (met.kind == fault_kind::none) {
-        met.kind = unless_wished;
+        met.kind = fault_kind::reset;
     }
     if (met.kind != fault_kind::abort) {
         break_down(met);

@@ -114,15 +114,7 @@ private:
         command_buffer_state commands{};
         copy_request copy{};  /* what is left of it; size: nobody copies yet */
         uint64_t claimed = 0; /* bytes being copied */
-        bool large       = false; /* see copy_bytes */
         bool watched     = false; /* the watch knows of the copy */
-    };
-
-    /* Copies of a queue that followed each other without a gap. */
-    struct copy_run {
-        uint64_t src   = 0; /* where the next one would begin */
-        uint64_t dst   = 0;
-        uint64_t bytes = 0;
     };
 
     enum class step { copy, nothing, ended };
@@ -133,7 +125,6 @@ private:
         uint64_t size;
         memory_side to;
         memory_side from;
-        bool large;
     };
 
     [[nodiscard]] bool is_over() const
@@ -146,15 +137,11 @@ private:
     int look_at_flags(uint32_t flags) const;
     inline int find_slot(card_lock &lock);
     [[gnu::noinline]] int wait_for_slot(card_lock &lock);
-    void begin_copy(part &current, const copy_request &wanted);
     void enter(const part &added);
     void run_or_enter(part &only);
     bool run_unqueued(part &only);
     void run_inline();
 
-    static void copy_slice(const slice &work);
-    static void read_import(const slice &work);
-    static void write_slice(const slice &work, const char *from);
     part *claim(uint64_t max_bytes, bool whole, slice &work);
     step advance(part &current);
     inline bool prepare(part &current, uint64_t max_bytes, slice &work);
@@ -167,10 +154,7 @@ private:
     void end_part(part &ended);
     void end_first_part(uint32_t queue);
 
-    [[gnu::cold]] void fault_at(const part &current, const char *side,
-                                uint64_t va);
-    [[gnu::format(printf, 4, 5)]] void fault(const part &current,
-                                             fault_kind unless_wished,
+    [[gnu::format(printf, 3, 4)]] void fault(const part &current,
                                              const char *format, ...);
 
     const settings &settings_ = get_settings();
@@ -182,7 +166,6 @@ private:
     job_watch *const watch_; /* nullptr: none */
     packet_reader packets_;
     std::vector<std::deque<part>> queues_;
-    std::vector<copy_run> runs_;   /* by queue */
     std::vector<uint32_t> active_; /* queues that have parts */
     unsigned copying_ = 0;         /* slices being copied without the lock */
     bool paused_      = false;

@@ -3,17 +3,13 @@
 
 #include "util/made_once.h"
 
-#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <iterator>
-#include <sstream>
 #include <string_view>
-#include <utility>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,23 +60,14 @@ std::string read_number(const char *text, uint64_t min, uint64_t max,
     return unless(good, expected);
 }
 
-/* One number per card, or one for all. */
-bool parse_nodes(const char *text, unsigned cards, std::vector<int> &nodes)
+std::string read_numa(const char *text, settings &result)
 {
     constexpr long max_node = 1023; /* the kernel's MAX_NUMNODES - 1 */
-    for (const char *at = text;; ++at) {
-        char *end       = nullptr;
-        const long node = std::strtol(at, &end, 10);
-        if ((end == at) || (node < -1) || (node > max_node) ||
-            ((*end != ',') && (*end != '\0'))) {
-            return false;
-        }
-        nodes.push_back(static_cast<int>(node));
-        at = end;
-        if (*end == '\0') {
-            return (nodes.size() == 1) || (nodes.size() == cards);
-        }
-    }
+    char *end               = nullptr;
+    const long node         = std::strtol(text, &end, 10);
+    const bool good = (*end == '\0') && (node >= -1) && (node <= max_node);
+    result.numa     = static_cast<int>(node);
+    return unless(good, "a NUMA node, -1 for an unknown one");
 }
 
 /* Gaudi2 has pages of 8 MiB, or sixteen times that, for each HBM that works. */
@@ -144,28 +131,16 @@ std::string read_faults(const char *text, settings &result)
 std::string read_timing(const char *text, settings &result)
 {
     const std::string_view how = text;
-    std::string why;
-    if (how == "hls2") {
-        result.timing = hls2_figures;
-    } else if (how == "hls3") {
-        result.timing = hls3_figures;
-    } else if ((how != "off") &&
-               !read_figures(text, result.timing.emplace(), why)) {
-        return "(off, hls2, hls3 or a file): " + why;
+    if (how == "off") {
+        return {};
     }
-    return {};
-}
-
-/* Whether a text begins with a decimal number; moves behind it. */
-bool parse_count(const char *&text, unsigned long &value)
-{
-    if ((*text < '0') || (*text > '9')) {
-        return false;
-    }
-    char *end = nullptr;
-    value     = std::strtoul(text, &end, 10);
-    text      = end;
-    return true;
+    result.timing         = (how == "hls3") ? hls3_figures : hls2_figures;
+    const std::string why = ((how == "hls2") || (how == "hls3"))
+                                ? ""
+                                : read_figures(how, *result.timing);
+    return unless(why.empty(), "off, hls2, hls3 or a list of figures, as "
+                               "to_card=25,hbm=2450: " +
+                                   why);
 }
 
 /* A number of any base; the whole text must be it. */
@@ -185,77 +160,6 @@ bool parse_mask(const char *text, uint32_t all, uint32_t &mask)
     return true;
 }
 
-/* Groups of cards, "0-3,4-7". A card of none is by itself. */
-bool parse_groups(const char *text, unsigned cards,
-                  std::vector<unsigned> &groups)
-{
-    constexpr unsigned none = UINT32_MAX;
-    std::vector<unsigned> found(cards, none);
-    unsigned next = 0;
-    for (const char *at = text;; ++at) {
-        unsigned long first = 0;
-        if (!parse_count(at, first)) {
-            return false;
-        }
-        unsigned long last = first;
-        if ((*at == '-') && !parse_count(++at, last)) {
-            return false;
-        }
-        for (unsigned long i = first; i <= last; ++i) {
-            if ((i >= cards) || (found[i] != none)) {
-                return false;
-            }
-            found[i] = next;
-        }
-        ++next;
-        if ((last < first) || ((*at != ',') && (*at != '\0'))) {
-            return false;
-        }
-        if (*at == '\0') {
-            break;
-        }
-    }
-    for (unsigned &group : found) {
-        group = (group == none) ? next++ : group;
-    }
-    groups = std::move(found);
-    return true;
-}
-
-std::string read_no_route(const char *text, settings &result)
-{
-    constexpr std::string_view known[] = {"eperm", "abort", "reset"};
-    const auto *found = std::find(std::begin(known), std::end(known), text);
-    if (found == std::end(known)) {
-        return "is not eperm (the import fails), abort or reset (the first "
-               "copy does)";
-    }
-    result.no_route = static_cast<without_route>(found - std::begin(known));
-    return {};
-}
-
-std::string read_pci(const char *text, settings &result)
-{
-    constexpr std::pair<std::string_view, bool pci_settings::*> known[] = {
-        {"root", &pci_settings::root_ports},
-        {"acs", &pci_settings::acs},
-        {"user", &pci_settings::short_files},
-        {"iommu", &pci_settings::iommu},
-        {"pt", &pci_settings::passthrough}};
-    std::istringstream words(text);
-    for (std::string word; std::getline(words, word, ',');) {
-        const auto *found =
-            std::find_if(std::begin(known), std::end(known),
-                         [&](const auto &each) { return each.first == word; });
-        if (found == std::end(known)) {
-            return "is not a list of root, acs, user, iommu and pt";
-        }
-        result.pci.*(found->second) = true;
-    }
-    result.pci.iommu = result.pci.iommu || result.pci.passthrough;
-    return {};
-}
-
 bool is_yes(const char *text, bool &value)
 {
     value = (std::strcmp(text, "y") == 0);
@@ -265,14 +169,16 @@ bool is_yes(const char *text, bool &value)
 /* What depends on the kind is as that has it, unless told otherwise. */
 std::string read_kind(const char *text, settings &result)
 {
-    const asic *found = find_asic(text);
-    if (found != nullptr) {
-        result.kind      = found;
+    const std::optional<asic> found = parse_asic(text);
+    if (found) {
+        result.kind      = std::make_shared<const asic>(*found);
         result.dram_page = found->dram_page;
         result.hbm       = found->memory;
         result.edma_mask = found->edma_mask;
     }
-    return unless(found != nullptr, "a known card: one of " + asic_names());
+    return unless(found.has_value(),
+                  "a known card: gaudi2, gaudi2b to gaudi2e, or gaudi3, hl288 "
+                  "or hl338, also with d or e");
 }
 
 /* Those further down may depend on those above. */
@@ -309,35 +215,13 @@ constexpr struct {
          return unless(is_yes(text, result.ports),
                        "y (the cards' ports can be used) or n");
      }},
-    {"HLTHUNK_EMU_POSTED", true,
-     [](const char *text, settings &result) {
-         result.early = (std::strcmp(text, "early") == 0);
-         return unless(is_yes(result.early ? "y" : text, result.posted),
-                       "y (writes to other cards arrive late), early (and are "
-                       "answered for before) or n");
-     }},
     {"HLTHUNK_EMU_EDMA", false,
      [](const char *text, settings &result) {
          return unless(
              parse_mask(text, result.kind->edma_mask, result.edma_mask),
              "a mask of at most 8 engines, as 0xff");
      }},
-    {"HLTHUNK_EMU_P2P", true,
-     [](const char *text, settings &result) {
-         return unless(!result.valid ||
-                           parse_groups(text, result.devices, result.p2p),
-                       "a list of groups of cards, as 0-3,4-7, each card in "
-                       "one at most");
-     }},
-    {"HLTHUNK_EMU_NO_ROUTE", true, read_no_route},
-    {"HLTHUNK_EMU_PCI", true, read_pci},
-    {"HLTHUNK_EMU_NUMA", true,
-     [](const char *text, settings &result) {
-         return unless(!result.valid ||
-                           parse_nodes(text, result.devices, result.numa),
-                       "a list of NUMA nodes, one for each card or one for "
-                       "all, -1 for an unknown one");
-     }},
+    {"HLTHUNK_EMU_NUMA", true, read_numa},
     {"HLTHUNK_EMU_FAULTS", true, read_faults},
     {"HLTHUNK_EMU_PORT_DRAIN", false,
      [](const char *text, settings &result) {

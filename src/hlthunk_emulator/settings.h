@@ -10,57 +10,27 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace gaudi::emu {
 
-/** What becomes of card to card where peer-to-peer does not get there. */
-enum class without_route {          /* in the order of their names' table */
-                           refused, /**< the import: a driver that asks for the
-                                       distance of the cards
-                                         (pci_p2pdma_distance), as Linux'
-                                       importers do */
-                           abort,   /**< the import succeeds, for the vendor's
-                                       driver has compiled that   out
-                                       (hl_dmabuf_attach, common/memory.c); jobs
-                                       that use it end   aborted */
-                           reset    /**< the same, and they reset the card */
-};
-
-/** What the PCI tree looks like, beside who reaches whom. */
-struct pci_settings {
-    bool root_ports  = false; /**< a root port for each card, and no switch */
-    bool acs         = false; /**< ports redirect peers' requests to the root */
-    bool short_files = false; /**< config files as a user sees them who may not
-                                   administrate the system: 64 bytes */
-    bool iommu       = false; /**< there are IOMMU groups */
-    bool passthrough = false; /**< iommu=pt */
-};
-
 struct settings {
-    const asic *kind   = nullptr; /**< of all cards */
-    unsigned devices   = 8;       /**< cards of the box */
-    uint64_t hbm       = 0;       /**< device memory per card, bytes: pages */
-    uint64_t dram_page = 0;       /**< what device memory is allocated in */
-    uint32_t edma_mask = 0;       /**< EDMA engines that programs may use */
-    std::string node   = "0";     /**< name of the box */
+    std::shared_ptr<const asic> kind; /**< of all cards */
+    unsigned devices   = 8;           /**< cards of the box */
+    uint64_t hbm       = 0;   /**< device memory per card, bytes: pages */
+    uint64_t dram_page = 0;   /**< what device memory is allocated in */
+    uint32_t edma_mask = 0;   /**< EDMA engines that programs may use */
+    std::string node   = "0"; /**< name of the box */
     std::string folder;   /**< of its locks; empty: they are abstract names */
     unsigned engines = 1; /**< engine threads of this process */
     bool import      = true;  /**< the driver imports dma-bufs */
     bool ports       = false; /**< there is a driver of the cards' ports */
-    bool posted      = false; /**< writes to other cards arrive late, see
-                                   posted_writes.h, */
-    bool early = false;       /**< with early write response, too */
-    /** Of each card, in which group it is: peer-to-peer reaches the cards of
-     *  its own. Empty: all are in one. */
-    std::vector<unsigned> p2p;
-    without_route no_route = without_route::refused;
-    pci_settings pci;
-    /** NUMA nodes of the cards, -1 for an unknown one: as many as there are
-     *  cards, one for all of them, or none for those of this machine. */
-    std::vector<int> numa;
+    /** NUMA node of all cards, -1 for an unknown one; none: those of this
+     *  machine. */
+    std::optional<int> numa;
     /** How many opens find each card in reset. */
     std::array<uint32_t, max_cards> resets{};
     /** How fast the box is modelled to be; none: as fast as this machine. */
@@ -77,13 +47,6 @@ struct settings {
     std::string job_log; /**< file with a line per job; empty: none */
     bool log   = false;  /**< explain errors on stderr */
     bool valid = true;   /**< false: bad values, no cards */
-
-    /** Whether peer-to-peer gets from card to card. */
-    [[nodiscard]] bool is_reached(unsigned card, unsigned other) const
-    {
-        return p2p.empty() ||
-               ((other < p2p.size()) && (p2p[card] == p2p[other]));
-    }
 
     /** Device memory that programs can have of a card: the driver keeps the
      *  first page. */

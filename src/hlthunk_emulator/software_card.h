@@ -54,8 +54,7 @@ public:
         uint64_t next_buffer        = host_page;
         bool broken_down            = false; /* and the card has noticed */
         clock::time_point opened_at = clock::now();
-        clock::time_point mmu_free_at{}; /* with a timing model */
-        context *previous = nullptr;     /* see abandoned_ */
+        context *previous           = nullptr; /* see abandoned_ */
     };
 
     /** The card of this index. */

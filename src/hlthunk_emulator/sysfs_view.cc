@@ -2,7 +2,7 @@
 #include "hlthunk_emulator/sysfs_view.h"
 
 #include "hlthunk_emulator/asic.h"
-#include "hlthunk_emulator/pci_tree.h"
+#include "hlthunk_emulator/box.h"
 #include "hlthunk_emulator/ports/wiring.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/made_once.h"
@@ -16,8 +16,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <map>
-#include <set>
 #include <string>
 
 #include <fcntl.h>
@@ -130,107 +128,39 @@ std::string to_text(std::optional<unsigned> node)
 std::string describe_box()
 {
     const settings &is = get_settings();
-    std::string text   = std::string(is.kind->name) + " cards " +
-                       std::to_string(is.devices) + ", nodes";
+    std::string text =
+        is.kind->name + " cards " + std::to_string(is.devices) + ", nodes";
     for (unsigned i = 0; i < is.devices; ++i) {
         text += " " + to_text(numa_node_of(i));
-    }
-    text += ", functions";
-    for (unsigned i = 0; i < is.devices; ++i) {
-        text += " " + pci_path(i).back().folder;
-    }
-    const pci_settings &pci = is.pci;
-    for (const bool each : {pci.acs, pci.short_files, pci.iommu,
-                            pci.passthrough, is.import, is.early}) {
-        text += each ? " y" : " n";
     }
     return text + "\n";
 }
 
-std::string hexadecimal(unsigned digits, uint32_t value)
+/* Of a card. */
+std::string function_folder(unsigned index)
 {
-    char text[16];
-    std::snprintf(text, sizeof(text), "0x%0*x\n", static_cast<int>(digits),
-                  value);
-    return text;
+    return "devices/" + bus_id_of(index);
 }
 
-/* What every PCI function has. */
-class tree {
-public:
-    explicit tree(builder &files) : files_(files) {}
-
-    void add(const pci_function &function, std::optional<unsigned> numa)
-    {
-        if (!known_.insert(function.address).second) {
-            return;
-        }
-        const std::string folder = "devices/" + function.folder;
-        files_.folder(folder);
-        const auto attribute = [&](const char *name, const std::string &text) {
-            files_.file(folder + "/" + name, text);
-        };
-        attribute("vendor", hexadecimal(4, function.vendor));
-        attribute("device", hexadecimal(4, function.device));
-        attribute("class", hexadecimal(6, function.class_code));
-        attribute("config", pci_config(function));
-        attribute("numa_node", to_text(numa) + "\n");
-        if (function.type != pci_type::endpoint) {
-            attribute("secondary_bus_number",
-                      std::to_string(function.secondary) + "\n");
-            attribute("subordinate_bus_number",
-                      std::to_string(function.subordinate) + "\n");
-        }
-        files_.link("bus/pci/devices/" + function.address,
-                    "../../../" + folder);
-        if (get_settings().pci.iommu) {
-            add_to_group(function, folder);
-        }
-    }
-
-private:
-    void add_to_group(const pci_function &function, const std::string &folder)
-    {
-        const auto number =
-            groups_.try_emplace(function.group, groups_.size()).first->second;
-        const std::string group =
-            "kernel/iommu_groups/" + std::to_string(number);
-        files_.folder(group + "/devices");
-        files_.file(group + "/type",
-                    get_settings().pci.passthrough ? "identity\n" : "DMA-FQ\n");
-        files_.link(group + "/devices/" + function.address,
-                    "../../../../" + folder);
-        files_.link(folder + "/iommu_group", way_up(folder) + group);
-    }
-
-    static std::string way_up(const std::string &folder)
-    {
-        std::string up = "../";
-        for (const char letter : folder) {
-            up += (letter == '/') ? "../" : "";
-        }
-        return up;
-    }
-
-    builder &files_;
-    std::set<std::string> known_;
-    std::map<std::string, size_t> groups_;
-};
-
-void add_card(builder &files, tree &functions, unsigned index)
+void add_card(builder &files, unsigned index)
 {
-    const auto numa        = numa_node_of(index);
-    const std::string list = cpus_of(numa, "cpulist");
-    const auto path        = pci_path(index);
-    for (const pci_function &each : path) {
-        functions.add(each, numa);
-    }
-    const std::string &bus_id  = path.back().address;
-    const std::string function = "devices/" + path.back().folder;
+    const auto numa            = numa_node_of(index);
+    const std::string list     = cpus_of(numa, "cpulist");
+    const std::string bus_id   = bus_id_of(index);
+    const std::string function = function_folder(index);
     const std::string name     = "accel" + std::to_string(index);
     const auto attribute = [&](const char *file, const std::string &text) {
         files.file(function + "/" + file, text);
     };
+    char device[16];
+    std::snprintf(device, sizeof(device), "0x%04x\n",
+                  get_settings().kind->pci_id);
+    files.folder(function);
+    attribute("vendor", "0x1da3\n");
+    attribute("device", device);
+    attribute("class", "0x120000\n");
+    attribute("numa_node", to_text(numa) + "\n");
+    files.link("bus/pci/devices/" + bus_id, "../../../" + function);
     /* As for a device whose node the kernel does not know. */
     attribute("local_cpulist", list.empty()
                                    ? read_file("/sys/devices/system/cpu/online")
@@ -240,8 +170,7 @@ void add_card(builder &files, tree &functions, unsigned index)
     }
     attribute("pci_addr", bus_id + "\n");
     attribute("module_id", std::to_string(index) + "\n");
-    attribute("device_type",
-              std::string(get_settings().kind->device_type) + "\n");
+    attribute("device_type", get_settings().kind->device_type + "\n");
     attribute("status", "Operational\n");
 
     files.folder(function + "/accel/" + name);
@@ -268,8 +197,7 @@ void add_ports(builder &files, unsigned card)
     const port_masks masks   = ports_of(card);
     files.folder(device);
     files.file(device + "/node_type", "1: CA\n");
-    files.link(device + "/device",
-               "../../../devices/" + pci_path(card).back().folder);
+    files.link(device + "/device", "../../../" + function_folder(card));
     for (unsigned i = 0; i < ports_of_card; ++i) {
         const port_end port{card, i};
         if (((masks.enabled >> i) & 1) == 0) {
@@ -294,15 +222,8 @@ void add_cards(builder &files)
     files.folder("bus/pci/devices");
     files.folder("class/accel");
     files.folder("class/infiniband");
-    /* Linux's own driver has no such parameter. */
-    files.folder("module/habanalabs/parameters");
-    if (get_settings().import) {
-        files.file("module/habanalabs/parameters/ewr_enable",
-                   get_settings().early ? "Y\n" : "N\n");
-    }
-    tree functions(files);
     for (unsigned i = 0; i < get_settings().devices; ++i) {
-        add_card(files, functions, i);
+        add_card(files, i);
         if (get_settings().ports) {
             add_ports(files, i);
         }
@@ -357,10 +278,9 @@ util::made_once<std::string> known_root;
 std::optional<unsigned> numa_node_of(unsigned index)
 {
     const settings &is = get_settings();
-    if (!is.numa.empty()) {
-        const int node = is.numa[(is.numa.size() == 1) ? 0 : index];
-        return (node < 0) ? std::nullopt
-                          : std::optional(static_cast<unsigned>(node));
+    if (is.numa.has_value()) {
+        return (*is.numa < 0) ? std::nullopt
+                              : std::optional(static_cast<unsigned>(*is.numa));
     }
     const auto &nodes = gaudi::util::memory_nodes();
     if (nodes.empty() || (index >= is.devices)) {

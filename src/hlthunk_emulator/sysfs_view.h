@@ -14,8 +14,8 @@
 
 namespace gaudi::emu {
 
-/** NUMA node of a card, as HLTHUNK_EMU_NUMA says, else spread over those of
- * this machine; none: unknown. */
+/** NUMA node of a card, as HLTHUNK_EMU_NUMA says, else one of this machine's,
+ *  over which cards are spread; none: unknown. */
 std::optional<unsigned> numa_node_of(unsigned index);
 
 /**

@@ -2,19 +2,11 @@
 #include "hlthunk_emulator/timing_figures.h"
 
 #include "hlthunk_emulator/asic.h"
-#include "util/unique_fd.h"
 
 #include <algorithm>
-#include <cerrno>
+#include <charconv>
 #include <cmath>
-#include <cstring>
-#include <memory>
-#include <string_view>
-
-#include <cjson/cJSON.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <iterator>
 
 namespace gaudi::emu {
 
@@ -32,8 +24,6 @@ constexpr key keys[] = {
     {"doorbell", &timing_figures::doorbell, unit::microseconds},
     {"completion", &timing_figures::completion, unit::microseconds},
     {"wakeup", &timing_figures::wakeup, unit::microseconds},
-    {"import_page", &timing_figures::import_page, unit::microseconds},
-    {"import_table", &timing_figures::import_table, unit::microseconds},
     {"to_card", &timing_figures::to_card, unit::bandwidth},
     {"from_card", &timing_figures::from_card, unit::bandwidth},
     {"pdma_engine", &timing_figures::pdma_engine, unit::bandwidth},
@@ -52,27 +42,6 @@ constexpr key keys[] = {
  * model's nanoseconds do not overflow with these. */
 constexpr double least_bandwidth = 1e-6;
 constexpr double longest_time    = 86400e6;
-
-/* The same for a file that is none of ours, or never ends. */
-constexpr size_t longest_file = 1 << 20;
-
-bool read_file(const std::string &path, std::string &text)
-{
-    const util::unique_fd fd(
-        open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    struct stat info;
-    if (!fd || (fstat(fd.get(), &info) != 0)) {
-        return false;
-    }
-    if (!S_ISREG(info.st_mode) || (info.st_size > off_t{longest_file})) {
-        errno = S_ISREG(info.st_mode) ? EFBIG : EINVAL;
-        return false;
-    }
-    text.resize(longest_file);
-    const ssize_t got = ::read(fd.get(), text.data(), text.size());
-    text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
-    return got >= 0;
-}
 
 /* Nothing moves at a bandwidth of 0. */
 bool is_sensible(double value, unit in)
@@ -100,49 +69,40 @@ const char *description_of(unit in)
     }
 }
 
-bool read_figure(const cJSON &entry, timing_figures &figures, std::string &why)
+std::string read_figure(std::string_view text, timing_figures &figures)
 {
-    for (const key &known : keys) {
-        if (known.name != entry.string) {
-            continue;
-        }
-        const double value = entry.valuedouble;
-        if ((cJSON_IsNumber(&entry) == 0) || !is_sensible(value, known.in)) {
-            why = '\'' + std::string(known.name) + "' is not a number " +
-                  description_of(known.in);
-            return false;
-        }
-        figures.*known.figure = value;
-        return true;
+    const size_t at               = std::min(text.find('='), text.size());
+    const std::string_view name   = text.substr(0, at);
+    const std::string_view number = text.substr(std::min(at + 1, text.size()));
+    const auto *known =
+        std::find_if(std::begin(keys), std::end(keys),
+                     [&](const key &each) { return each.name == name; });
+    if (known == std::end(keys)) {
+        return "unknown figure '" + std::string(name) + '\'';
     }
-    why = std::string("unknown key '") + entry.string + '\'';
-    return false;
+    const char *const end    = number.data() + number.size();
+    double value             = 0;
+    const auto [rest, error] = std::from_chars(number.data(), end, value);
+    if ((error != std::errc()) || (rest != end) ||
+        !is_sensible(value, known->in)) {
+        return '\'' + std::string(name) + "' is not a number " +
+               description_of(known->in);
+    }
+    figures.*known->figure = value;
+    return {};
 }
 
 } // namespace
 
-bool read_figures(const std::string &path, timing_figures &figures,
-                  std::string &why)
+std::string read_figures(std::string_view list, timing_figures &figures)
 {
-    std::string text;
-    if (!read_file(path, text)) {
-        why = std::string("cannot be read: ") + std::strerror(errno);
-        return false;
+    std::string wrong;
+    for (size_t end = 0; wrong.empty() && (end != std::string_view::npos);) {
+        end   = list.find(',');
+        wrong = read_figure(list.substr(0, end), figures);
+        list.remove_prefix(std::min(list.size(), end + 1));
     }
-    const std::unique_ptr<cJSON, decltype(&cJSON_Delete)> root(
-        cJSON_ParseWithOpts(text.c_str(), nullptr, 1), &cJSON_Delete);
-    if ((root == nullptr) || (cJSON_IsObject(root.get()) == 0)) {
-        why = "is not an object of JSON";
-        return false;
-    }
-    figures = hls2_figures;
-    for (const cJSON *entry = root->child; entry != nullptr;
-         entry              = entry->next) {
-        if (!read_figure(*entry, figures, why)) {
-            return false;
-        }
-    }
-    return true;
+    return wrong;
 }
 
 } // namespace gaudi::emu

@@ -8,23 +8,18 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace gaudi::emu {
 
 /** Bandwidths are gigabytes (10^9) per second, which is bytes per nanosecond;
  *  times are microseconds; cards are counted. */
 struct timing_figures {
-    double doorbell;     /**< from a submission to its first byte */
-    double completion;   /**< from its last byte to the end of the job: the
-                              interrupt, and what the driver does in it */
-    double wakeup;       /**< from there until a thread runs that slept */
-    double import_page;  /**< mapping, and unmapping, 4 KiB of a dma-buf: they
-                              are mapped one by one, under the lock of the
-                              card's MMU */
-    double import_table; /**< passing a page table on the way to theirs: so
-                              many that the time grows with the square of what
-                              is mapped */
-    double to_card;      /**< the card's link, each way */
+    double doorbell;   /**< from a submission to its first byte */
+    double completion; /**< from its last byte to the end of the job: the
+                            interrupt, and what the driver does in it */
+    double wakeup;     /**< from there until a thread runs that slept */
+    double to_card;    /**< the card's link, each way */
     double from_card;
     double pdma_engine; /**< one engine that reaches host memory */
     double pdma_all;    /**< all of a card */
@@ -48,9 +43,6 @@ struct timing_figures {
  * control leave about four fifths. UCX_GAUDI_COPY_BW and the capabilities of
  * cards assume the same.
  * HBM: product briefs of Gaudi2 (2.45 TB/s) and Gaudi3 (3.7 TB/s).
- * Imports: a replica of the driver's loop took 0.6 s for 8 GB, 26 s for 48 GB
- * and 131 s for 96 GB of pages in memory that is not a card's; these figures
- * give 0.74, 26 and 104 s.
  * E: engines (one of PDMA fills a direction of the link, all of EDMA three
  * quarters of the HBM), and all times. doorbell and completion add up to the
  * latency of a job that the transports report to UCX. Reads of a peer: four
@@ -63,8 +55,6 @@ inline constexpr timing_figures hls2_figures = {
     .doorbell         = 1.5,
     .completion       = 2.5,
     .wakeup           = 5,
-    .import_page      = 0.01,
-    .import_table     = 0.0215,
     .to_card          = 25,
     .from_card        = 25,
     .pdma_engine      = 25,
@@ -83,8 +73,6 @@ inline constexpr timing_figures hls3_figures = {
     .doorbell         = 1.5,
     .completion       = 2.5,
     .wakeup           = 5,
-    .import_page      = 0.01,
-    .import_table     = 0.0215,
     .to_card          = 50,
     .from_card        = 50,
     .pdma_engine      = 50,
@@ -100,14 +88,12 @@ inline constexpr timing_figures hls3_figures = {
 };
 
 /**
- * Read the figures of a file: an object of JSON whose keys are the names above,
- * each with a number. Those that it leaves out are HLS-2's.
+ * Read a list of figures, NAME=NUMBER by the names above, separated by commas.
  *
- * @param why  What is wrong with it, filled on failure.
- * @return false when it cannot be read, is something else, has another key, or
- *         a bandwidth below 1e-6, a time below 0, or no card or part of one.
+ * @param figures  Those that the list has are changed.
+ * @return Empty, or what is wrong with it: another name, or no number, a
+ *         bandwidth below 1e-6, a time below 0, or no card or part of one.
  */
-[[nodiscard]] bool read_figures(const std::string &path,
-                                timing_figures &figures, std::string &why);
+std::string read_figures(std::string_view list, timing_figures &figures);
 
 } // namespace gaudi::emu

@@ -81,9 +81,9 @@ struct capabilities {
      *  right of the whole alone. */
     bool exports_parts = true;
 
-    /** It may answer for others' writes before its memory has them: see
-     *  @ref card::flush. */
-    bool answers_early = false;
+    /** The driver says where host memory is mapped for the card, so that its
+     *  ports, too, can read it. */
+    bool ports_read_host = true;
 
     double link_bandwidth = gen4_bandwidth; /**< each way, bytes/second */
 
@@ -210,7 +210,8 @@ public:
      * Let this card reach the memory behind a dma-buf of another card or
      * process.
      *
-     * It keeps the dma-buf alive; the descriptor may be closed.
+     * It keeps the dma-buf alive; the descriptor may be closed. Writes there
+     * are posted: a copy ends before the other card has the bytes.
      *
      * @param dmabuf  Stays the caller's.
      * @param size    All of the dma-buf, see @ref dmabuf_size.
@@ -240,22 +241,6 @@ public:
      */
     [[nodiscard]] virtual int export_dmabuf(uint64_t address, uint64_t offset,
                                             uint64_t size, int &fd_p) const = 0;
-
-    /**
-     * Have all in this card's memory that others have written over PCIe, and
-     * that has reached the card: what they have read back.
-     *
-     * Gaudi3 answers early for writes while another device has a dma-buf of
-     * its attached (early write response): hl_dmabuf_attach of the vendor's
-     * driver, common/memory.c, calls hl_ewr_get. Then its own engines may read
-     * old bytes after the writer has read new ones, until
-     * hl_flush_pending_writes (common/habanalabs_drv.c), which
-     * HL_CS_FLAGS_FLUSH_PCI_HBW_WRITES runs. Only who has the card open can
-     * ask for that.
-     *
-     * @return 0; -EOPNOTSUPP: there is no such call; else -errno.
-     */
-    [[nodiscard]] virtual int flush() const = 0;
 
     /** @return Bytes of a dma-buf, 0 for any other file descriptor that tells
      *          no size, -EBADF for a closed one. */

@@ -42,14 +42,13 @@ public:
      * @param length  bytes; 0 is a copy that ends after the ones before it.
      * @param cookie  Returned by @ref poll.
      * @param id_p    Names the copy for @ref wait; filled on success only.
-     * @param behind  The card begins it when it has made those before it.
      * @return 0; -EAGAIN when this queue or the card has no room, poll and try
      *         again; -EMSGSIZE beyond what all command buffers of the queue
      *         describe; else -errno of the driver, and nothing was started.
      */
     [[nodiscard]] virtual int submit(uint64_t dst, uint64_t src,
                                      uint64_t length, void *cookie,
-                                     uint64_t &id_p, bool behind = false) = 0;
+                                     uint64_t &id_p) = 0;
 
     /**
      * Collect ended copies, oldest first, without waiting.

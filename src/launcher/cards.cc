@@ -121,8 +121,7 @@ void add_names(report &all)
  * system calls of newer kernel drivers. */
 problem explain_control_node(int error, const machine &where)
 {
-    if (((error == -ENOTTY) || (error == -EINVAL)) &&
-        find_kernel_driver(where).has_drm_calls) {
+    if (((error == -ENOTTY) || (error == -EINVAL)) && has_drm_calls(where)) {
         return {"the driver library is too old for this kernel: the habanalabs "
                 "driver of Linux 6.7 and later has other system calls",
                 "install a newer libhl-thunk.so, of the vendor's current "

@@ -134,22 +134,11 @@ std::string one_line(const problem &of)
     return of.what + "; " + of.mend;
 }
 
-/* How a pair is to be checked. */
-subject make_pair(const subject &of, const report &found, const card &one,
-                  const card &other)
+subject make_pair(const subject &of, const card &one, const card &other)
 {
     subject both     = of;
     both.bus_id      = one.bus_id;
     both.peer_bus_id = other.bus_id;
-    const std::pair names(*one.name, *other.name);
-    for (const pair_group &group : found.pairs_without_ports) {
-        for (const auto &[a, b] : group.pairs) {
-            if ((names == std::pair(a, b)) || (names == std::pair(b, a))) {
-                both.over_pcie = (group.way == gaudi::shim::wire::pcie);
-                both.why       = group.why;
-            }
-        }
-    }
     return both;
 }
 
@@ -258,14 +247,13 @@ check_result run_check(const installation &files, const machine &where,
     with.bus_id   = cards.front()->bus_id;
     with.software = cards.front()->software;
     if (cards.size() > 1) {
-        with = make_pair(with, result.found, *cards[0], *cards[1]);
+        with = make_pair(with, *cards[0], *cards[1]);
     }
     steps.run({library_step}, with);
     steps.run(card_steps, with);
     for (size_t i = 0; i < (wanted.card.has_value() ? 1 : cards.size()); ++i) {
         for (size_t j = i + 1; j < cards.size(); ++j) {
-            steps.run(pair_step,
-                      make_pair(with, result.found, *cards[i], *cards[j]),
+            steps.run(pair_step, make_pair(with, *cards[i], *cards[j]),
                       std::string(pair_step.name) + " " +
                           std::to_string(*cards[i]->name) + "-" +
                           std::to_string(*cards[j]->name));

@@ -42,9 +42,7 @@ struct subject {
     std::chrono::seconds patience{}; /**< with the card: resets, and copies */
     std::string bus_id      = {};
     std::string peer_bus_id = {}; /**< of a second free card; empty: none */
-    bool over_pcie  = false; /**< the two are taken for reaching each other */
-    std::string why = {};    /**< they are, or not */
-    bool software   = false;
+    bool software           = false;
 };
 
 /** One step. */

@@ -53,7 +53,7 @@ constexpr char card_attributes[] =
 /* Of the driver's module. */
 constexpr char driver_attributes[] =
     "version srcversion parameters/timeout_locked parameters/reset_on_lockup "
-    "parameters/memory_scrub parameters/ewr_enable";
+    "parameters/memory_scrub";
 
 /* Variables that are ours, or that choose cards for us. */
 constexpr const char *own_variables[] = {

@@ -64,13 +64,15 @@ const subcommand run = {
     " [OPTIONS] [--] COMMAND...", "hes",
     R"about(COMMAND replaces ucx-gaudi, with a few variables set: LD_PRELOAD, or
 LD_LIBRARY_PATH with --slot, or UCX_PLUGIN_PATH where the path of ucx-gaudi has
-a space and UCX is 1.22 or newer; with --emulate also UCX_GAUDI_DRIVER, HLTHUNK_EMU_DEVICES and LD_LIBRARY_PATH. Open MPI's are
-set unless they are set already, so that it uses UCX for everything:
+a space and UCX is 1.22 or newer; with --emulate also UCX_GAUDI_DRIVER,
+HLTHUNK_EMU_DEVICES and LD_LIBRARY_PATH. Open MPI's are set unless they are set
+already, so that it uses UCX for everything:
 OMPI_MCA_pml and OMPI_MCA_osc (ucx), OMPI_MCA_opal_common_ucx_tls and
 OMPI_MCA_opal_common_ucx_devices (any), OMPI_MCA_accelerator (^cuda,rocm). Its
 OMPI_MCA_opal_mca_base_component_path gets our components in front.
-Without LD_PRELOAD gaudi_copy in UCX_TLS becomes the transport's name, gaudi_cpy. --slot for a UCX that is not the installed one makes a folder of
-links in the user's cache.
+Without LD_PRELOAD gaudi_copy in UCX_TLS becomes the transport's name, gaudi_cpy.
+--slot for a UCX that is not the installed one makes a folder of links in the
+user's cache.
 
 Exit code: COMMAND's; 127 when it is not found and 126 when it cannot be
 executed; 1 when a part of ucx-gaudi is missing or cannot be used from where it
@@ -91,8 +93,7 @@ it is; 2 for a wrong command line.
 const subcommand info = {
     "info", "List the cards, the UCX and what is missing.", " [OPTIONS]", "hej",
     R"about(Opens no card. One line each, its first word the same in every version:
-driver, ucx, module, preload, slot; between them a table with one card
-per line:
+driver, ucx, module, preload, slot; between them a table with one card per line:
   index    in UCX_GAUDI_DEVICES
   module   id on the board
   numa     node of the CPUs near it, - when sysfs does not know
@@ -102,17 +103,17 @@ per line:
            up; unknown: the driver library cannot tell
   kind     hardware or emulator
   held by  processes, as far as this user can see them
-pairs tells over which wire each pair of cards goes, and why: pcie, or host for
-memory of the host; a matrix where pairs differ, a line for each reason below.
-UCX_GAUDI_IPC_ROUTES and UCX_GAUDI_IPC_P2P choose.
+pairs tells over what each pair of cards goes, and why: ports, or host for host
+memory; a matrix where pairs differ, a line for each reason below.
+UCX_GAUDI_IPC_ROUTES chooses.
 module is the one for the UCX found, and the releases of UCX that have one.
 preload (or plugin, which run chooses where nothing can be preloaded) and slot
 are the ways to load it: active in this environment,
 not active, broken, or none in the UCX found. What stands in the way comes last,
 as lines 'missing' and 'to mend'. The UCX is the one that a program without a
 run path of its own gets, settings are those of the environment and of UCX's
-configuration files (ucx.conf, UCX_CONFIG_DIR). --json writes the same facts as one object, sizes in
-bytes, null for what is not known.
+configuration files (ucx.conf, UCX_CONFIG_DIR). --json writes the same facts as
+one object, sizes in bytes, null for what is not known.
 
 Exit code: 0 when the transports would work with at least one card that is free
 (or unknown), 1 otherwise; 2 for a wrong command line.

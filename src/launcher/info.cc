@@ -151,13 +151,9 @@ void report_cards(const shim::driver &driver, const machine &where, report &all)
     if (all.cards.empty() && all.missing.empty()) {
         explain_no_card(&driver, where, all);
     }
-    const kernel_driver kernel = find_kernel_driver(where);
-    all.sys                    = driver.sysfs(where.sys);
+    all.sys = driver.sysfs(where.sys);
     add_links(driver, all);
-    add_pairs(all.sys,
-              !driver.box_name().empty() || !kernel.is_loaded ||
-                  kernel.can_import,
-              all);
+    add_pairs(all);
     if (std::ranges::none_of(all.cards, &card::is_free)) {
         explain_taken(all);
         all.usable = false;
@@ -168,8 +164,8 @@ void report_cards(const shim::driver &driver, const machine &where, report &all)
 
 /* Variables of UCX that are read here. */
 constexpr const char *read_settings[] = {
-    "UCX_GAUDI_CARD_KIND", "UCX_GAUDI_DRIVER",     "UCX_GAUDI_ENGINE",
-    "UCX_GAUDI_IPC_P2P",   "UCX_GAUDI_IPC_ROUTES", "UCX_PROTO_ENABLE"};
+    "UCX_GAUDI_CARD_KIND", "UCX_GAUDI_DRIVER", "UCX_GAUDI_ENGINE",
+    "UCX_GAUDI_IPC_ROUTES", "UCX_PROTO_ENABLE"};
 
 /* Open a module with a UCX that was loaded, and print UCX's settings. Returns
  * why it cannot be used: it cannot be opened, or registers nothing. */

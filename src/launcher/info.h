@@ -81,7 +81,6 @@ struct report {
     std::vector<card> cards;
     std::string no_ports; /**< why the transports can use none */
     std::vector<pair_group> pairs;
-    std::vector<pair_group> pairs_without_ports; /**< where none can be used */
     found_ucx ucx;
     std::string module;                 /**< for that UCX; empty: none fits */
     std::vector<ucx_release> installed; /**< releases that have one */
@@ -117,13 +116,8 @@ int print(const std::string &text, int code);
 void add_cards(const gaudi::shim::driver &driver, const machine &where,
                report &all);
 
-/**
- * Add the ways between the cards that are there, as the settings have them.
- *
- * @param sys         Root of the sysfs that shows the cards; empty: none does.
- * @param can_import  Whether the driver imports memory of other cards.
- */
-void add_pairs(const std::string &sys, bool can_import, report &all);
+/** Add the ways between the cards that are there, as the settings have them. */
+void add_pairs(report &all);
 
 /** Add the links of the cards that are there. Opens control nodes only. */
 void add_links(const gaudi::shim::driver &driver, report &all);

@@ -13,8 +13,6 @@
 #include <cstring>
 #include <thread>
 
-#include <unistd.h>
-
 namespace launcher {
 
 namespace {
@@ -27,8 +25,8 @@ using shim::dma_direction;
 /* Of a copy between cards: several packets of the links, no multiple. */
 constexpr size_t pair_bytes = (size_t{64} << 10) + 8;
 
-/* What a card reads back. */
-constexpr size_t read_back_bytes = 8;
+/* Of a short copy. */
+constexpr size_t short_bytes = 8;
 
 /* --- pairs -----------------------------------------------------------------*/
 
@@ -72,59 +70,6 @@ void try_host_route(route_end &from, route_end &to, unsigned seed)
     must_succeed(read.close());
 }
 
-/* @return When the owner of the memory saw what the other card wrote to it;
- * nullptr when the driver exports or imports nothing. */
-const char *try_pcie_route(route_end &owner, route_end &user, unsigned seed)
-{
-    doing("exporting memory of " + owner.name);
-    const uint64_t size = owner.page();
-    shim::registration import;
-    int fd  = -1;
-    int ret = owner.device().export_dmabuf(owner.memory, 0, size, fd);
-    if (ret == 0) {
-        doing("importing memory of " + owner.name + " on " + user.name);
-        ret = user.device().import_dmabuf(fd, size, import);
-        close(fd);
-    }
-    if (ret == -EOPNOTSUPP) {
-        return nullptr;
-    }
-    must_succeed(ret);
-
-    std::vector<char> text = pattern(pair_bytes, seed);
-    owner.write(owner.memory, text);
-    user.write(user.memory, pattern(pair_bytes, seed + 1));
-    doing("reading memory of " + owner.name + " by " + user.name +
-          " over PCIe");
-    user.copy(dma_direction::host_to_device, user.memory, import.address(),
-              pair_bytes);
-    require_same(user.bytes().data(), text);
-
-    text = pattern(pair_bytes, seed + 2);
-    user.write(user.memory, text);
-    doing("writing to memory of " + owner.name + " by " + user.name +
-          " over PCIe");
-    user.copy(dma_direction::device_to_host, import.address(), user.memory,
-              pair_bytes);
-    const char *when = (owner.bytes() == text) ? "at once" : "when read back";
-    doing("reading back what " + user.name + " wrote to memory of " +
-          owner.name + " over PCIe");
-    user.copy(dma_direction::device_to_host,
-              user.pin(read_back_bytes).address(),
-              import.address() + pair_bytes - read_back_bytes, read_back_bytes);
-    if (owner.knows().answers_early) {
-        when = (owner.bytes() == text) ? when : "when flushed";
-        doing("flushing " + owner.name);
-        must_succeed(owner.device().flush());
-    }
-    doing("looking on " + owner.name + " for what " + user.name +
-          " wrote and read back");
-    require_same(owner.bytes().data(), text);
-    doing("unmapping an import");
-    must_succeed(import.close());
-    return when;
-}
-
 std::string try_pair(const subject &with)
 {
     must_not_be_by_synapse(with, one_card);
@@ -132,19 +77,9 @@ std::string try_pair(const subject &with)
     route_end other(with, with.peer_bus_id);
     try_host_route(one, other, 1);
     try_host_route(other, one, 4);
-    std::string detail = "through host memory; ";
-    const char *there  = with.over_pcie ? try_pcie_route(one, other, 7) : "";
-    if (!with.over_pcie) {
-        detail += "PCIe not tried: " + with.why;
-    } else if (there == nullptr) {
-        detail += "PCIe not tried: this driver has no way";
-    } else {
-        detail += std::string("over PCIe, writes seen by their owners ") +
-                  there + " and " + try_pcie_route(other, one, 10);
-    }
     one.close();
     other.close();
-    return detail;
+    return "through host memory";
 }
 
 /* --- SynapseAI, ports ------------------------------------------------------*/
@@ -166,7 +101,7 @@ std::string try_synapse(const subject &with)
     must_hold(driver != nullptr, "the driver library cannot be loaded");
     tried_card card(with, with.bus_id, *driver);
     doing("allocating memory by SynapseAI");
-    return card.exchange(card.allocate(read_back_bytes));
+    return card.exchange(card.allocate(short_bytes));
 }
 
 /* Of writes over ports. */
@@ -359,12 +294,12 @@ std::string try_reset(const subject &with)
         doing("allocating memory for a bad copy");
         const uint64_t there = card.allocate(card.page());
         card.exchange(there); /* what it needs is mapped from now on */
-        auto &gone             = card.pin(read_back_bytes);
+        auto &gone             = card.pin(short_bytes);
         const uint64_t nowhere = gone.address();
         gone                   = {};
         doing("copying from an address where nothing is");
         const int ret = card.try_copy(dma_direction::host_to_device, there,
-                                      nowhere, read_back_bytes);
+                                      nowhere, short_bytes);
         must_hold(ret != 0, "it has gone well");
         must_hold(card.device().is_lost(),
                   std::string("the card goes on after ") + std::strerror(-ret));
@@ -379,8 +314,8 @@ std::string try_reset(const subject &with)
 
 const step pair_step = {
     "pair", "copy",
-    "these cards do not meet as the transports have them meet: set "
-    "UCX_GAUDI_IPC_ROUTES=host where it is PCIe that fails",
+    "these cards do not meet in host memory: gaudi_ipc does not work between "
+    "them",
     try_pair};
 
 const std::vector<step> late_steps = {
@@ -389,7 +324,7 @@ const std::vector<step> late_steps = {
      try_synapse},
     {"ports", "copy",
      "these cards do not write to each other over their ports: set "
-     "UCX_GAUDI_IPC_ROUTES=pcie,host",
+     "UCX_GAUDI_IPC_ROUTES=host",
      try_ports},
     {"bandwidth", "copy", "large copies fail where small ones do not",
      try_bandwidth},

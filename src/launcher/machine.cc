@@ -67,22 +67,19 @@ bool has_attribute(const fs::path &directory, const char *name)
 
 } // namespace
 
-kernel_driver find_kernel_driver(const machine &where)
+bool has_drm_calls(const machine &where)
 {
     for (const char *directory : {"/class/accel", "/class/habanalabs"}) {
         for (const fs::path &node :
              gaudi::util::list_folder(where.sys + directory)) {
             const fs::path function = node / "device";
             if (vendor_of(function) == gaudi::shim::gaudi_vendor) {
-                return {.is_loaded     = true,
-                        .has_drm_calls = !has_attribute(node, "pci_addr") &&
-                                         has_attribute(function, "pci_addr"),
-                        .can_import = has_attribute(node, "driver_ver") ||
-                                      has_attribute(function, "driver_ver")};
+                return !has_attribute(node, "pci_addr") &&
+                       has_attribute(function, "pci_addr");
             }
         }
     }
-    return {};
+    return false;
 }
 
 bool has_nodes(const machine &where)

@@ -34,19 +34,10 @@ struct problem {
 
 using problems = std::vector<problem>;
 
-/** The habanalabs driver. What differs between releases shows in where their
- *  attributes are (sysfs.c of each). */
-struct kernel_driver {
-    bool is_loaded = false; /**< it shows a card */
-    /** It has the system calls of Linux 6.7 and later: its attributes are those
-     *  of the PCI function, and no longer of the class device. */
-    bool has_drm_calls = false;
-    /** It is the vendor's own, which alone imports dma-bufs, and alone has the
-     *  attribute driver_ver. */
-    bool can_import = false;
-};
-
-kernel_driver find_kernel_driver(const machine &where);
+/** Whether the habanalabs driver shows a card and has the system calls of Linux
+ *  6.7 and later: its attributes are then those of the PCI function, before
+ *  they were of the class device (sysfs.c of each). */
+bool has_drm_calls(const machine &where);
 
 /** Whether there is a device file of a card. */
 bool has_nodes(const machine &where);

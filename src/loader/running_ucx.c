@@ -63,10 +63,13 @@ static int keep_if_named_so(struct dl_phdr_info *object, size_t size, void *arg)
     struct definers *found = arg;
     const char *name =
         object->dlpi_name + gaudi_folder_length(object->dlpi_name);
+    const size_t length = strlen(found->library);
 
     (void)size;
+    /* Not of modules, as libuct_ib: those of wheels are libuct-HASH.so. */
     if ((found->count < most_files) && (name != object->dlpi_name) &&
-        (strncmp(name, found->library, strlen(found->library)) == 0)) {
+        (strncmp(name, found->library, length) == 0) &&
+        (strchr(".-", name[length]) != NULL)) {
         snprintf(found->files[found->count++], PATH_MAX, "%s",
                  object->dlpi_name);
     }

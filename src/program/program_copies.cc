@@ -164,7 +164,7 @@ ucs_status_t copy_memory(void *dst, const void *src, size_t length) noexcept
         std::memmove(dst, src, length);
         return UCS_OK;
     }
-    return base::guarded([&] {
+    return base::guarded_entry([&] {
         const copy_sides sides(dst, src, length);
         return program_memory::call_with_engine(
             sides.is_within(), [&](base::transfer_engine &engine) {
@@ -177,16 +177,20 @@ ucs_status_t copy_memory(void *dst, const void *src, size_t length) noexcept
 
 ucs_status_t ucx_gaudi_mem_copy(void *dst, const void *src, size_t length)
 {
-    const ucs_status_t status =
-        gaudi::check_copy("ucx_gaudi_mem_copy", dst, src, length);
-    return (status == UCS_OK) ? gaudi::copy_memory(dst, src, length) : status;
+    return gaudi::base::guarded_entry([&, own = __func__] {
+        const ucs_status_t status = gaudi::check_copy(own, dst, src, length);
+        return (status == UCS_OK) ? gaudi::copy_memory(dst, src, length)
+                                  : status;
+    });
 }
 
 ucs_status_t ucx_gaudi_mem_fill(void *address, size_t length,
                                 const void *pattern, size_t pattern_length)
 {
-    if ((address == nullptr) || (pattern == nullptr)) {
-        return (length == 0) ? UCS_OK : gaudi::refuse_null(__func__);
-    }
-    return gaudi::fill_memory(address, length, pattern, pattern_length);
+    return gaudi::base::guarded_entry([&, own = __func__] {
+        if ((address == nullptr) || (pattern == nullptr)) {
+            return (length == 0) ? UCS_OK : gaudi::refuse_null(own);
+        }
+        return gaudi::fill_memory(address, length, pattern, pattern_length);
+    });
 }

@@ -3,11 +3,13 @@
 
 #include "program/program_memory.h"
 #include "program/ucx_gaudi.h"
+#include "util/locks.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace gaudi {
 
@@ -18,6 +20,27 @@ constexpr size_t most_under_way = 64;
 
 /* The card is to go on by itself: long copies wait for nobody to ask. */
 constexpr base::transfer_options of_streams = {.pieces = 1 << 20};
+
+/* An engine that is asked collects at least so many pieces that have ended. */
+constexpr size_t pieces_per_look = 8;
+
+/* Looks in a row that find nothing, before whoever waits sleeps in between. */
+constexpr unsigned eager_looks = 256;
+
+/* Look again and again until something is so. */
+template <typename IsSo, typename Attempt>
+void wait_until(IsSo &&is_so, Attempt &&attempt)
+{
+    for (unsigned idle = 0; !is_so();) {
+        if (attempt()) {
+            idle = 0;
+        } else if (++idle < eager_looks) {
+            std::this_thread::yield();
+        } else {
+            util::nap();
+        }
+    }
+}
 
 bool overlap(const void *one, size_t length, const void *other,
              size_t other_length)
@@ -43,13 +66,10 @@ void note_end(uct_completion_t *self)
 
 } // namespace
 
-ucs_status_t moment::progress() const
+bool moment::progress(look how) const
 {
-    const auto stream = in_.lock();
-    if ((status() == UCS_INPROGRESS) && (stream != nullptr)) {
-        stream->progress();
-    }
-    return status();
+    const auto stream = awaited();
+    return (stream != nullptr) && stream->progress(how);
 }
 
 stream_work::~stream_work()
@@ -97,7 +117,9 @@ bool stream_work::begin(stream_step &step)
     if (begun_ == most_under_way) {
         return false;
     }
-    step.sides.emplace(step.dst, step.src, step.length);
+    if (!step.sides) {
+        step.sides.emplace(step.dst, step.src, step.length);
+    }
     step.result = program_memory::prepare_engine(step.sides->is_within(),
                                                  of_streams, engine_);
     if (step.result != UCS_OK) {
@@ -111,7 +133,7 @@ bool stream_work::begin(stream_step &step)
     step.ended  = {.func = note_end, .count = 1, .status = UCS_OK};
     step.result = engine_->start(domain_, step.sides->dst, step.sides->src,
                                  step.length, &step.ended);
-    if ((step.result == UCS_ERR_NO_RESOURCE) && (begun_ > 0)) {
+    if (step.result == UCS_ERR_NO_RESOURCE) {
         step.result = UCS_OK; /* the next time */
         return false;
     }
@@ -132,16 +154,34 @@ void stream_work::retire_first()
     ++done_;
 }
 
-void stream_work::progress()
+/* How often the engine is asked until it has collected all that has ended: it
+ * tells of copies only, and a long one is of many pieces. */
+size_t stream_work::looks_for_all() const
 {
-    std::unique_lock<std::mutex> guard(lock_, std::try_to_lock);
+    size_t pieces = 0;
+    (void)any_begun([&](const stream_step &each) {
+        if (each.result == UCS_INPROGRESS) {
+            pieces += each.length / of_streams.piece_bytes + 1;
+        }
+        return false;
+    });
+    return pieces / pieces_per_look + 1;
+}
+
+/* Do what this stream can do. @return Whom it waits for; nullptr: nobody. */
+std::shared_ptr<stream_work> stream_work::get_on(look how, bool &any_p)
+{
+    const std::unique_lock<std::mutex> guard(lock_, std::try_to_lock);
     if (!guard.owns_lock()) {
-        return;
+        return nullptr;
     }
     if (engine_ != nullptr) {
-        engine_->progress();
+        size_t looks = (how == look::thorough) ? looks_for_all() : 1;
+        for (; looks > 0; --looks) {
+            any_p |= (engine_->progress() > 0);
+        }
     }
-    for (;;) {
+    for (;; any_p = true) {
         if ((begun_ < steps_.size()) && begin(steps_[begun_])) {
             ++begun_;
         } else if ((begun_ > 0) && (steps_.front().result != UCS_INPROGRESS)) {
@@ -150,27 +190,33 @@ void stream_work::progress()
             break;
         }
     }
-    if (begun_ < steps_.size()) {
-        const auto other = steps_[begun_].after;
-        guard.unlock();
-        if (other != nullptr) {
-            (void)other->progress();
+    const bool waits =
+        (begun_ < steps_.size()) && (steps_[begun_].after != nullptr);
+    return waits ? steps_[begun_].after->awaited() : nullptr;
+}
+
+bool stream_work::progress(look how)
+{
+    bool any = false;
+    std::vector<std::shared_ptr<stream_work>> others; /* that got on */
+    for (stream_work *each = this;;) {
+        auto next = each->get_on(how, any);
+        each      = next.get();
+        if ((each == nullptr) || (each == this) ||
+            (std::find(others.begin(), others.end(), next) != others.end())) {
+            return any;
         }
+        others.push_back(std::move(next));
     }
 }
 
 void stream_work::wait_for(uint64_t number)
 {
-    for (;;) {
-        progress();
-        {
-            const std::lock_guard<std::mutex> guard(lock_);
-            if (done_ >= number) {
-                return;
-            }
-        }
-        std::this_thread::yield();
-    }
+    const auto is_done = [&] {
+        const std::lock_guard<std::mutex> guard(lock_);
+        return done_ >= number;
+    };
+    wait_until(is_done, [&] { return progress(look::brief); });
 }
 
 ucs_status_t stream_work::finish()
@@ -182,7 +228,7 @@ ucs_status_t stream_work::finish()
 
 ucs_status_t stream_work::status()
 {
-    progress();
+    while (progress(look::thorough)) {}
     const std::unique_lock<std::mutex> guard(lock_, std::try_to_lock);
     return (!guard.owns_lock() || (done_ < added_)) ? UCS_INPROGRESS : failure_;
 }
@@ -209,7 +255,7 @@ ucs_status_t ucx_gaudi_stream_create(ucx_gaudi_stream_h *stream_p)
     if (stream_p == nullptr) {
         return gaudi::refuse_null(__func__);
     }
-    return gaudi::base::guarded([&] {
+    return gaudi::base::guarded_entry([&] {
         *stream_p = new ucx_gaudi_stream;
         gaudi::program_memory::instance().count(
             gaudi::program_memory::use::stream, 1);
@@ -249,7 +295,9 @@ ucs_status_t ucx_gaudi_stream_wait_event(ucx_gaudi_stream_h stream,
                                          ucx_gaudi_event_h event)
 {
     const auto wait = [&] {
-        if (const auto recorded = event->last()) {
+        const auto recorded = event->last();
+        /* Behind its own places a stream is anyway. */
+        if ((recorded != nullptr) && (recorded->awaited() != stream->work)) {
             stream->work->add({.after = recorded});
         }
         return UCS_OK;
@@ -266,7 +314,11 @@ ucs_status_t ucx_gaudi_mem_copy_async(void *dst, const void *src, size_t length,
             const bool by_card    = gaudi::is_of_cards(dst, src, length);
             const uint64_t number = stream->work->add(
                 {.dst = dst, .src = src, .length = length, .by_card = by_card});
-            by_card ? stream->work->progress() : stream->work->wait_for(number);
+            if (by_card) {
+                stream->work->progress(gaudi::look::brief);
+            } else {
+                stream->work->wait_for(number);
+            }
         }
         return status;
     };
@@ -299,7 +351,7 @@ ucs_status_t ucx_gaudi_event_record(ucx_gaudi_event_h event,
     const auto record = [&] {
         auto recorded = std::make_shared<gaudi::moment>(stream->work);
         stream->work->add({.then = recorded});
-        stream->work->progress();
+        stream->work->progress(gaudi::look::brief);
         const std::lock_guard<std::mutex> guard(event->lock);
         event->recorded = std::move(recorded);
         return UCS_OK;
@@ -311,7 +363,11 @@ ucs_status_t ucx_gaudi_event_query(ucx_gaudi_event_h event)
 {
     const auto query = [&] {
         const auto recorded = event->last();
-        return (recorded == nullptr) ? UCS_OK : recorded->progress();
+        if (recorded == nullptr) {
+            return UCS_OK;
+        }
+        while (recorded->progress(gaudi::look::thorough)) {}
+        return recorded->status();
     };
     return call(__func__, query, event);
 }
@@ -320,12 +376,13 @@ ucs_status_t ucx_gaudi_event_synchronize(ucx_gaudi_event_h event)
 {
     const auto wait = [&] {
         const auto recorded = event->last();
-        ucs_status_t status = UCS_OK;
-        while ((recorded != nullptr) &&
-               ((status = recorded->progress()) == UCS_INPROGRESS)) {
-            std::this_thread::yield();
+        if (recorded == nullptr) {
+            return UCS_OK;
         }
-        return status;
+        gaudi::wait_until(
+            [&] { return recorded->status() != UCS_INPROGRESS; },
+            [&] { return recorded->progress(gaudi::look::brief); });
+        return recorded->status();
     };
     return call(__func__, wait, event);
 }

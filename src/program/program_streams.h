@@ -7,7 +7,8 @@
  * that the card reaches. Several are under way at a time, unless one needs the
  * bytes of another. What the CPU has to take part in is copied before the call
  * returns. Everybody who asks a stream or an event, or waits for it, has the
- * stream get on, and those that it waits for.
+ * stream get on, and those that it waits for, one after the other, each once:
+ * they may wait for each other in a circle.
  *
  * Threads: any. A lock per stream, under which the stream gets on: who finds it
  * taken knows that somebody else is at it. No other stream's lock is taken
@@ -31,6 +32,9 @@ namespace gaudi {
 
 class stream_work;
 
+/** What a stream collects of what has ended. */
+enum class look { brief, thorough };
+
 /** Whether what was before a place in a stream is done, and how that went. */
 class moment {
 public:
@@ -39,8 +43,14 @@ public:
     /** @return UCS_INPROGRESS, UCS_OK, or what failed before. */
     [[nodiscard]] ucs_status_t status() const { return status_.load(); }
 
-    /** The same, when the stream has got on. */
-    [[nodiscard]] ucs_status_t progress() const;
+    /** @return The stream that it is in, until it is set. */
+    [[nodiscard]] std::shared_ptr<stream_work> awaited() const
+    {
+        return (status() == UCS_INPROGRESS) ? in_.lock() : nullptr;
+    }
+
+    /** Have that stream get on. @return Whether anything has. */
+    bool progress(look how) const;
 
     void set(ucs_status_t status) { status_.store(status); }
 
@@ -83,10 +93,13 @@ public:
     /** @return UCS_INPROGRESS; else the failure, which stays. */
     [[nodiscard]] ucs_status_t status();
 
-    /** Do what can be done now. */
-    void progress();
+    /** Do what can be done now, here and in the streams that this waits for.
+     *  @return Whether there was anything. */
+    bool progress(look how);
 
 private:
+    [[nodiscard]] std::shared_ptr<stream_work> get_on(look how, bool &any_p);
+    [[nodiscard]] size_t looks_for_all() const;
     [[nodiscard]] bool begin(stream_step &step);
     template <typename Test>
     [[nodiscard]] bool any_begun(Test &&test) const;
@@ -106,7 +119,7 @@ private:
 } // namespace gaudi
 
 struct ucx_gaudi_stream {
-    const gaudi::util::in_use open{}; /* a child would lack its thread */
+    const gaudi::util::in_use open{}; /* it has an engine */
     const std::shared_ptr<gaudi::stream_work> work =
         std::make_shared<gaudi::stream_work>();
 };

@@ -299,6 +299,10 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_mem_query(const void *address,
  * not wait for each other, but by events. Each keeps a MiB of pinned host
  * memory per card that it has used, until it is destroyed.
  *
+ * Some copies need the CPU all the way: those between two cards, those to or
+ * from memory of another process, and those of registered host memory that the
+ * card cannot map. They get on only when somebody asks or waits, as above.
+ *
  * A copy that fails has its stream leave out all that follows and has not
  * begun, and fail the events that are recorded behind it. The next
  * ucx_gaudi_stream_synchronize returns that error, once; from then on the
@@ -448,9 +452,9 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_ipc_withdraw(void *address, size_t length);
  * Its address is for ucx_gaudi_mem_copy, ucx_gaudi_mem_copy_async and
  * ucx_gaudi_mem_query alone, as one side of a copy of which the other one is
  * memory of this process; neither the CPU nor UCX reach anything there. Each
- * copy takes the way that gaudi_ipc takes: over PCIe by a card of this process,
- * where it reaches the other one, else through host memory that both processes
- * have; between host memory the kernel copies. Host memory of this process that
+ * copy takes the way that gaudi_ipc takes: over the cards' ports where they are
+ * connected, else through host memory that both processes have; between host
+ * memory the kernel copies. Host memory of this process that
  * is registered (ucx_gaudi_host_register) is reached by its card. A card is
  * opened where one can be had; it works without, too.
  *
@@ -526,18 +530,16 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_dmabuf_export(const void *address,
  *
  * The address that it gives is device memory of the importing card for UCX:
  * detected as such, taken by puts, gets and messages, and by mem_reg. Copies
- * between it and the card's own memory go directly from card to card. The CPU
- * cannot touch it.
+ * between it and the card's own memory go directly from card to card. Writes
+ * there are posted: a copy may complete before the other card has the bytes.
+ * Between cards that do not reach each other over PCIe an import succeeds, and
+ * the first copy resets a card. The CPU cannot touch it.
  *
  * The memory stays valid until ucx_gaudi_dmabuf_release, whatever becomes of
  * the exporter, its allocation and the descriptor.
  *
- * A dma-buf does not tell which card it is of, so the program has to know that
- * the two reach each other over PCIe (`ucx-gaudi info` shows it): a copy where
- * they do not may reset a card. What was written is there when the copy, put or
- * message is complete, but for a Gaudi3 whose driver lets it answer early
- * (ewr_enable): there its process may read old bytes until all importers have
- * released it.
+ * A dma-buf does not tell which card it is of, and no driver tells whether two
+ * cards reach each other: the program has to know.
  *
  * @param fd         The dma-buf; stays the caller's, and may be closed
  *                   afterwards.
@@ -551,9 +553,7 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_dmabuf_export(const void *address,
  *         UCS_ERR_NO_DEVICE      this process has not that card open, or none;
  *                                ucx_gaudi_open opens it
  *         UCS_ERR_UNSUPPORTED    the driver cannot import: the one in the Linux
- *                                kernel cannot, the vendor's own one can; or
- *                                UCX_GAUDI_IPC_P2P=n, or UCX_GAUDI_IPC_ROUTES
- *                                without pcie, rules it out
+ *                                kernel cannot, the vendor's own one can
  *         UCS_ERR_NO_MEMORY, UCS_ERR_IO_ERROR  as the driver says
  */
 UCX_GAUDI_API ucs_status_t ucx_gaudi_dmabuf_import(int fd, size_t offset,

@@ -23,7 +23,7 @@ STORED = [
     "memcpy/whole,1.25,1.11,MISSED",
     "uct,memcpy/whole,single,H-H,4096,0.25,16.38,,,,",
     "uct,memcpy/whole,single,H-H,1048576,80,13.11,,,,",
-    "ipc,gaudi_ipc/tag_over_pcie,latency,D-D,8,1.5,,sm/tag,3,,",
+    "ipc,gaudi_ipc/tag_over_host,latency,D-D,8,1.5,,sm/tag,3,,",
     "ipc,sm/tag,latency,H-H,8,0.5,,,,,",
     "mpi,mpich/sm,bandwidth,H-H,64,,0.5,,,,",
     "md,gaudi_copy/<registration>,time,,,0.1,,ucs/rcache,1.2,1.30,ok",

@@ -11,7 +11,6 @@
 #include "hlthunk_shim/cards/driver.h"
 #include "hlthunk_shim/hlthunk/library.h"
 
-#include <algorithm>
 #include <string>
 
 namespace gaudi::test {
@@ -53,13 +52,6 @@ uint64_t device_page();
 
 /** What programs can have of a card of the box, bytes. */
 uint64_t device_bytes();
-
-/** What a card reads back of so many bytes that it wrote to another one's
- *  memory. */
-inline uint64_t read_back_bytes(uint64_t length)
-{
-    return std::min<uint64_t>(length, 8);
-}
 
 /** Bus id of a card of the box. */
 std::string bus_id(unsigned index);

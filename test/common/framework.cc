@@ -21,12 +21,6 @@ bool is_set(const char *variable, const char *value)
     return (text != nullptr) && (std::strcmp(text, value) == 0);
 }
 
-bool has_route(const char *name)
-{
-    const char *routes = std::getenv("UCX_GAUDI_IPC_ROUTES");
-    return (routes != nullptr) && (std::strstr(routes, name) != nullptr);
-}
-
 } // namespace
 
 void start_framework()
@@ -52,27 +46,6 @@ bool runs_beside_framework()
 {
     const char *text = std::getenv("GAUDI_TEST_FRAMEWORK");
     return (text != nullptr) && (*text != '\0');
-}
-
-bool goes_by_ports()
-{
-    return !has_one_card() && (std::getenv("HLTHUNK_EMU_PORTS") != nullptr);
-}
-
-bool goes_over_host()
-{
-    return has_route("host") &&
-           (!may_import() || is_set("HLTHUNK_EMU_IMPORT", "n"));
-}
-
-bool may_import()
-{
-    return has_route("pcie") && is_set("UCX_GAUDI_IPC_P2P", "y");
-}
-
-bool may_export()
-{
-    return has_route("pcie");
 }
 
 bool has_one_card()

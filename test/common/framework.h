@@ -19,19 +19,6 @@ bool has_one_card();
 
 using child_environment = std::vector<std::pair<std::string, std::string>>;
 
-/** Whether cards meet in host memory alone: it is allowed, and PCIe is not, is
- *  not known to lead anywhere, or cannot be used by the driver. */
-bool goes_over_host();
-
-/** Whether two cards of a process copy to each other over ports of theirs. */
-bool goes_by_ports();
-
-/** Whether imports are tried, whatever the driver says. */
-bool may_import();
-
-/** Whether keys bring what a card could import, if one were found that may. */
-bool may_export();
-
 /** Settings, and those of a child in which UCX opens the cards, if the suite
  *  runs beside a framework: no such one, and SynapseAI, which UCX then starts
  *  itself. */

@@ -20,7 +20,7 @@ namespace {
 
 /* What scripts/test knows a skip of these by. */
 constexpr char beside_framework[] = "Beside a framework this is not so: ";
-constexpr char over_host[]        = "Over host memory this is not so: ";
+constexpr char without_imports[]  = "Without imports this is not so: ";
 
 /* Why tests do not hold there, by their names: SUITE.TEST. */
 struct limit {
@@ -34,8 +34,6 @@ constexpr char not_mapped[] = "host memory of the application is staged, "
 const limit limits[] = {
     {"the framework has its card for good, and a reset one is of no use",
      {"over/interruptions.*_the_own_card_is_reset*"}},
-    {"SynapseAI takes few copies at a time, so that few share what follows",
-     {"owner_flush.is_shared_by_puts_that_were_read_back_together"}},
     {"the test opens the card itself, which the framework has",
      {"of_own_cards/contents.*",
       "adoption.what_is_gone_is_announced_when_no_card_can_be_opened",
@@ -79,8 +77,7 @@ const limit limits[] = {
       "program_cards.that_are_removed_leave_no_descriptor"}},
     {"each allocation is one of SynapseAI's, with a dma-buf of its own",
      {"keys.of_freed_memory_that_is_in_use_keep_its_addresses",
-      "keys.of_neighbours_at_reused_addresses_show_the_new_bytes",
-      "remote_buffers.opens_a_buffer_once_however_many_keys_point_into_it"}},
+      "keys.of_neighbours_at_reused_addresses_show_the_new_bytes"}},
     {"the framework has all of the memory as one block, all of which is device "
      "memory, and gives it out again as it likes",
      {"allocation.a_page_goes_back_when_its_last_part_goes",
@@ -113,27 +110,29 @@ const limit limits[] = {
       "command_line.works_through_a_symbolic_link_and_from_another_folder",
       "nothing_moves.without_a_copy_routine_every_test_of_data_fails",
       "*/mpi_traffic.host_programs_do_as_they_do_without_the_module/*"}},
-    {not_mapped, {"counts.have_the_pieces_of_a_long_copy"}},
     {"SCAL submits no jobs, and an engine of it that fails resets the card",
      {"counts.leave_out_what_fails", "*/fault_matrix.*/aborted_job_under_*",
+      "ipc_own_messages.are_not_sent_without_bytes_that_cannot_be_fetched",
       "ipc_own_messages.do_not_follow_a_failed_put_behind_a_fence",
-      "*/fault_matrix.*/submission_under_*", "*/try_over_pcie.*/abort"}},
+      "ipc_own_messages.put_nothing_that_cannot_be_fetched",
+      "*/fault_matrix.*/submission_under_*"}},
+    {"ports do not reach host memory, which SynapseAI has mapped",
+     {"ports_way.maps_neighbours_in_a_buffer_once",
+      "ports_way.moves_host_memory_without_a_copy"}},
     {"the framework keeps its descriptors",
      {"forking.the_child_lets_go_of_the_cards"}},
-    {"a forked child has what its parent's SynapseAI had, and can acquire none",
-     {"program_cards.are_not_a_forked_childs_which_can_have_its_own"}},
     {"the driver is not slept in: SynapseAI must not be waited in",
      {"wakeup.a_stall_costs_no_cpu_and_no_timer"}},
-    {"SynapseAI ends the process when the driver does not unmap host memory",
-     {"*/fault_matrix.*/unmapping_under_*"}},
+    {"SynapseAI ends the process when the driver does not map or unmap host "
+     "memory",
+     {"*/fault_matrix.*/mapping_under_from_other_card",
+      "*/fault_matrix.*/mapping_under_ipc_*_device",
+      "*/fault_matrix.*/unmapping_under_*"}},
 };
 
 const limit limits_of_gaudi3[] = {
     {"SynapseAI has one device per process, and Gaudi3 takes no work but by it",
-     {"cards.copy_to_each_other_over_their_ports",
-      "copy_service.writes_memory_of_a_card_over_its_own_ports_alone",
-      "counted_transfers.show_a_card_once_it_is_used",
-      "counted_transfers.are_the_reading_cards",
+     {"copy_service.writes_memory_of_a_card_over_its_own_ports_alone",
       "*/fault_matrix.*_to_other_card", "*/fault_matrix.*_from_other_card",
       "*/fault_matrix.*/removal_under_reopen", "example_dmabuf.*",
       "over/example_ipc_matrix.*",
@@ -147,9 +146,7 @@ const limit limits_of_gaudi3[] = {
       "ucx_info.lists_every_card_when_all_are_wanted",
       "ucx_info.takes_values_from_the_environment"}},
     {"a forked child has what its parent's SynapseAI had, and can acquire none",
-     {"adoption.a_forked_child_leaves_the_programs_descriptors_alone",
-      "forking.the_child_can_open_a_card_of_its_own",
-      "registration_fork.the_child_has_a_cache_of_its_own"}},
+     {"adoption.a_forked_child_leaves_the_programs_descriptors_alone"}},
     {"it looks at command submissions, or makes them",
      {"application_memory.a_card_closed_behind_our_back_is_noticed",
       "application_memory.a_reopened_card_is_found_again",
@@ -186,21 +183,11 @@ const limit limits_of_gaudi3[] = {
 
 constexpr char host_map[] = "UCX_GAUDI_SYNAPSE_HOST_MAP";
 
-/* Which need it, in programs of their own. */
-const std::vector<const char *> programs_with_mapped_memory = {
-    "*/ipc_message_bytes.of_large_messages_*",
-    "*/ipc_rma_bytes.move_once/*",
-};
-
-/* The same in their own process, where they set it if they run alone. */
+/* Which need it in their own process, where they set it if they run alone. */
 const std::vector<const char *> with_mapped_memory = {
     "fence.operations_behind_it_are_not_submitted_before_it_is_reached",
-    "ipc.host_memory_is_not_staged",
-    "killed_port_users.leave_host_memory_*",
     "memory_domain.the_first_use_maps_and_the_cache_keeps_it",
     "memory_pairs.a_registration_is_found_by_pointer_at_any_offset",
-    "ports_way.leads_to_host_memory_*",
-    "ports_way.that_was_asked_for_holds_up_no_invalidation",
     "registration_cache.a_hit_makes_no_driver_call",
     "registration_cache.a_transfer_keeps_its_mapping_to_the_end",
     "registration_cache.is_one_for_all_domains",
@@ -219,38 +206,12 @@ const std::vector<const char *> with_mapped_memory = {
     "registrations.advice_maps_host_memory_before_it_is_used",
 };
 
-const limit limits_over_host[] = {
-    {"no card reads or writes another one's memory",
-     {"counted_transfers.are_the_reading_cards",
-      "counts_of_ipc.tell_other_cards_from_the_host",
-      "dmabuf.a_killed_exporter_does_not_hurt_the_importer",
-      "dmabuf.a_range_of_another_process_is_read_and_written",
-      "dmabuf_settings.imports_of_several_cards_do_not_meet",
-      "over/interruptions.*/pcie_*", "over/killed_users.*/pcie",
-      "owner_flush.*",
-      "program_imports.keep_the_cards_open_that_ucx_has_closed",
-      "program_ipc.moves_registered_host_memory_without_staging",
-      "over/program_ipc_between.*/pcie",
-      "windows_between_cards.are_all_that_is_imported"}},
-    {"host memory goes through chunks, and is not mapped for it",
-     {"ipc.host_memory_is_not_staged",
-      "ipc.neighbours_in_a_buffer_are_mapped_once"}},
-    {"nothing is exported or imported",
-     {"key_format.processes_and_slots_that_are_not_fail",
-      "key_format.what_nobody_writes_is_an_error",
-      "opening_order.a_buffer_of_another_process_keeps_its_card_open",
-      "remote_buffers.*", "windows.*"}},
-    {"the process that has the memory copies, which a stopped one does not",
-     {"ipc_stopped_peer.does_not_hold_up_transfers"}},
-    {"memory is reached without a card, an import or an export",
-     {"key_format.memory_that_was_not_exported_fails_its_users",
-      "keys.of_device_memory_are_unreachable_*",
-      "keys.of_memory_that_cannot_be_exported_are_packed_all_the_same"}},
-};
-
 const limit limits_without_import[] = {
     {"the driver does not import",
-     {"dmabuf.a_card_has_to_be_open", "dmabuf.an_import_is_*",
+     {"dmabuf.a_card_has_to_be_open",
+      "dmabuf.a_killed_exporter_does_not_hurt_the_importer",
+      "dmabuf.a_range_of_another_process_is_read_and_written",
+      "dmabuf.an_import_is_*",
       "dmabuf.any_range_of_an_allocation_comes_out_at_the_importer",
       "dmabuf.every_operation_takes_an_import",
       "dmabuf.memory_may_be_freed_before_its_dmabuf",
@@ -259,8 +220,10 @@ const limit limits_without_import[] = {
       "dmabuf.threads_export_and_import_at_a_time",
       "dmabuf.ucx_is_given_any_range_of_an_allocation",
       "dmabuf.ucx_is_told_that_an_import_has_none",
+      "dmabuf_settings.imports_of_several_cards_do_not_meet",
       "program_cards.that_are_removed_leave_no_descriptor",
-      "program_imports.hold_off_other_threads_that_close_the_cards"}},
+      "program_imports.hold_off_other_threads_that_close_the_cards",
+      "program_imports.keep_the_cards_open_that_ucx_has_closed"}},
 };
 
 bool is_set(const char *variable, const char *value)
@@ -293,8 +256,7 @@ const char *why_not_beside_framework(const std::string &name)
         why = find_among(limits_of_gaudi3, name);
     }
     if ((why == nullptr) && !is_set(host_map, "y") &&
-        (is_among(with_mapped_memory, name) ||
-         is_among(programs_with_mapped_memory, name))) {
+        is_among(with_mapped_memory, name)) {
         why = not_mapped;
     }
     return why;
@@ -323,16 +285,12 @@ class skipping : public ::testing::EmptyTestEventListener {
     }
 };
 
-class skipping_over_host : public ::testing::EmptyTestEventListener {
+class skipping_imports : public ::testing::EmptyTestEventListener {
     void OnTestStart(const ::testing::TestInfo &test) override
     {
         const std::string name =
             std::string(test.test_suite_name()) + "." + test.name();
-        const char *why = find_among(limits_over_host, name);
-        if ((why == nullptr) && is_set("HLTHUNK_EMU_IMPORT", "n")) {
-            why = find_among(limits_without_import, name);
-        }
-        skip_if(over_host, why);
+        skip_if(without_imports, find_among(limits_without_import, name));
     }
 };
 
@@ -344,8 +302,8 @@ void skip_what_does_not_hold()
     if (runs_beside_framework()) {
         listeners.Append(new skipping);
     }
-    if (goes_over_host()) {
-        listeners.Append(new skipping_over_host);
+    if (is_set("HLTHUNK_EMU_IMPORT", "n")) {
+        listeners.Append(new skipping_imports);
     }
 }
 

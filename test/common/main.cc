@@ -54,9 +54,9 @@ void apply_settings()
 }
 
 /* A box of our own, as the emulator makes it without settings but those of
- * GAUDI_TEST_SETTINGS, whose cards reach each other over PCIe and in no other
- * way: several test programs run at a time, and a developer may have variables
- * set. Before the transports read theirs. */
+ * GAUDI_TEST_SETTINGS, whose cards meet in host memory: several test programs
+ * run at a time, and a developer may have variables set. Before the transports
+ * read theirs. */
 [[gnu::constructor(101)]] void prepare_environment(int argc, char **argv)
 {
     if (gaudi::test::is_child(argc, argv)) {
@@ -83,8 +83,7 @@ void apply_settings()
     const std::string node = "gtest-" + std::to_string(numbers.st_ino) + "-" +
                              std::to_string(getpid());
     setenv("HLTHUNK_EMU_NODE", node.c_str(), 1);
-    setenv("UCX_GAUDI_IPC_ROUTES", "pcie", 1);
-    setenv("UCX_GAUDI_IPC_P2P", "y", 1);
+    setenv("UCX_GAUDI_IPC_ROUTES", "host", 1);
     apply_settings();
 }
 

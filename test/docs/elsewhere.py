@@ -31,10 +31,11 @@ ELSEWHERE = [
     # Take long, or measure.
     (r"scripts/bench\b", "bench.measures_this_build"),
     # A UCX with statistics, which no distribution has.
-    (r"UCX_STATS_DEST=|grep -A 4 gaudi_card",
-     "statistics.have_bytes_and_jobs_of_each_direction"),
+    (r"UCX_STATS_DEST=|grep -A 2 gaudi_copies",
+     "statistics.have_bytes_and_operations_of_each_mover"),
     # A mount, and FUSE.
-    (r"ucx_vfs\b|cd /tmp/ucx/|grep \. gaudi", "counts.have_each_direction"),
+    (r"ucx_vfs\b|cd /tmp/ucx/|grep \. copies",
+     "counts.have_what_cards_and_the_cpu_moved"),
     # Namespaces, which not every system lets a test have, and container
     # runtimes, which have the same.
     (r"(docker|podman) run\b|unshare --mount",

@@ -89,9 +89,6 @@ int context::submit(int fd, const submit_in &in, submit_out &out, bool &keep_p)
     if (std::popcount(type) > 1) {
         return fail(broken("submission-type", EINVAL, "flags %#x", in.flags));
     }
-    if (type == cs_flag_flush) {
-        return fail(hlthunk_cs_flush_pci_hbw_writes(fd));
-    }
     if (type != 0) {
         std::fprintf(stderr,
                      "kernel-double: submissions with flags %#x are not "

@@ -172,7 +172,6 @@ struct submit_out {
 static_assert(sizeof(submit_out) == 24);
 
 inline constexpr uint32_t cs_flag_staged = 0x40;
-inline constexpr uint32_t cs_flag_flush  = 0x8000;
 /** SIGNAL, WAIT, COLLECTIVE_WAIT, ENCAP, RESERVE, UNRESERVE, ENGINE_CORE,
  *  FLUSH, ENGINES: each makes a submission something else. */
 inline constexpr uint32_t cs_flags_of_other_types =

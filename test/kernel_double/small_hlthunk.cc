@@ -517,16 +517,6 @@ HLTHUNK_PUBLIC int hlthunk_command_submission(int fd, hlthunk_cs_in *in,
     return ret;
 }
 
-HLTHUNK_PUBLIC int hlthunk_cs_flush_pci_hbw_writes(int fd)
-{
-    union {
-        submit_in in;
-        submit_out out;
-    } arguments{};
-    arguments.in.flags = cs_flag_flush;
-    return ask(fd, call::submit, &arguments);
-}
-
 HLTHUNK_PUBLIC int hlthunk_wait_for_cs(int fd, uint64_t seq,
                                        uint64_t timeout_us, uint32_t *status)
 {

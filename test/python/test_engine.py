@@ -135,9 +135,11 @@ class Example(unittest.TestCase):
                              f"{step} in\n{said}")
         self.assertNotIn("WARN", said)
         self.assertNotIn("ERROR", said)
+        return said
 
-    def test_moves_memory_over_pcie(self):
-        self.check(UCX_GAUDI_IPC_ROUTES="pcie", UCX_GAUDI_IPC_P2P="y")
+    def test_moves_memory_over_ports(self):
+        said = self.check(HLTHUNK_EMU_PORTS="y")
+        self.assertIn(": uses ports to the card", said)
 
     def test_moves_memory_through_the_host(self):
         self.check(UCX_GAUDI_IPC_ROUTES="host")

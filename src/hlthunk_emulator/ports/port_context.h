@@ -196,8 +196,6 @@ private:
     void answer(queue_pair &by);
     void take_answer(unsigned which, const acknowledgement &answer);
     void end_message(queue_pair &of);
-    template <typename Work>
-    void count(unsigned which, Work &&work) const;
 
     const bool is_gaudi3_;
     const unsigned card_;

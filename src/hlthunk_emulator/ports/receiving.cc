@@ -62,10 +62,7 @@ void port_context::complete(int cq, uint32_t qpn, bool as_requester,
 void port_context::fail(queue_pair &of, syndrome why, bool as_requester,
                         const char *what)
 {
-    of.state = IBV_QPS_ERR;
-    if (as_requester) {
-        count(of.port, [](auto &counted) { ++counted.errors; });
-    }
+    of.state    = IBV_QPS_ERR;
     of.syndrome = static_cast<uint32_t>(why);
     log("accel%u: port %u: QP %u: %s (syndrome %#x)", card_, of.port, of.qpn,
         what, of.syndrome);
@@ -107,11 +104,11 @@ void port_context::receive(unsigned which, const packet &head,
             const uint64_t first = std::min<uint64_t>(
                 size, bytes.first_bytes -
                           std::min<uint64_t>(done, bytes.first_bytes));
-            copy_bytes(at, bytes.first + done, first, false);
+            copy_bytes(at, bytes.first + done, first);
             if (first < size) {
                 copy_bytes(at + first,
                            bytes.second + (done + first - bytes.first_bytes),
-                           size - first, false);
+                           size - first);
             }
         });
     if (written != touched::yes) {
@@ -185,10 +182,11 @@ void port_context::end_message(queue_pair &of)
              "a receive WQE with another index than its place has");
         return;
     }
-    count(of.port, [&](auto &counted) {
-        counted.bytes += sent.size;
-        ++counted.messages;
-    });
+    (void)software_card::at(card_).with_open(
+        {}, [&](software_card::context &open, card_lock &) {
+            open.totals.port_bytes[of.port] += sent.size;
+            return 0;
+        });
     if (of.lost == number + 1) {
         log("accel%u: port %u: QP %u: the completion of WQE %u is lost, as was "
             "wished for",

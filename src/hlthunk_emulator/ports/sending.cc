@@ -151,10 +151,10 @@ bool port_context::send_piece(queue_pair &from, const send_wqe &wqe)
             const uint64_t first = std::min<uint64_t>(
                 size,
                 room.first_bytes - std::min<uint64_t>(done, room.first_bytes));
-            copy_bytes(room.first + done, at, first, false);
+            copy_bytes(room.first + done, at, first);
             if (first < size) {
                 copy_bytes(room.second + (done + first - room.first_bytes),
-                           at + first, size - first, false);
+                           at + first, size - first);
             }
         });
     if (read != touched::yes) {

@@ -20,12 +20,8 @@ port_context::touched port_context::for_each_piece(software_card::context &of,
     for (uint64_t done = 0; done < size;) {
         translation found;
         if (!of.table.translate(mmu::port::source, va + done, size - done,
-                                found) ||
-            (found.of.late != nullptr)) {
-            log("accel%u: a port finds %s at %#lx", card_,
-                (found.of.late != nullptr)
-                    ? "memory that writes reach late, which is not modelled,"
-                    : "nothing mapped",
+                                found)) {
+            log("accel%u: a port finds nothing mapped at %#lx", card_,
                 va + done);
             fault_effect met = faults::meet(faulty_call::packet, card_);
             if (met.kind != fault_kind::abort) {
@@ -57,17 +53,6 @@ port_context::touched port_context::touch(uint64_t va, uint64_t size,
         });
     is_gone_ = is_gone_ || (ret != 0);
     return result;
-}
-
-/* Have something counted of a port, work(counters). */
-template <typename Work>
-void port_context::count(unsigned which, Work &&work) const
-{
-    (void)software_card::at(card_).with_open(
-        {}, [&](software_card::context &of, card_lock &) {
-            work(of.totals.ports[which]);
-            return 0;
-        });
 }
 
 } // namespace gaudi::emu

@@ -95,33 +95,6 @@ bool exports_parts(const device &dev)
             -ENOTTY);
 }
 
-/* Whether a driver makes cards answer early for what others write. Its
- * parameter says so: on unless somebody has switched it off, for Gaudi3 alone
- * by its description. hl_ewr_enabled (common/habanalabs_drv.c) asks the card's
- * firmware instead, for any kind, which tells nobody else: so nothing but that
- * description says that Gaudi2 never does, and it is asked too. Drivers without
- * the parameter know nothing of it. Who cannot look in sysfs tries: where
- * cs_ioctl_flush_pci_ hbw_writes (common/command_submission.c) can be of use,
- * it never fails. */
-bool answers_early(const device &dev)
-{
-    const library &lib = dev.lib();
-    if (lib.hlthunk_cs_flush_pci_hbw_writes == nullptr) {
-        return false;
-    }
-    const char *sys =
-        (lib.hlthunk_sys_sysfs != nullptr) ? lib.hlthunk_sys_sysfs() : "/sys";
-    const std::filesystem::path parameters =
-        std::filesystem::path((sys != nullptr) ? sys : "") /
-        "module/habanalabs/parameters";
-    std::error_code error;
-    if ((sys == nullptr) || !std::filesystem::exists(parameters, error)) {
-        return dev.flush() == 0;
-    }
-    return std::filesystem::exists(parameters / "ewr_enable", error) &&
-           (std::ifstream(parameters / "ewr_enable").get() != 'N');
-}
-
 } // namespace
 
 device::device(const library &lib, int fd, std::string bus_id, bool owned)
@@ -157,7 +130,6 @@ int device::find_out()
     module_id_                  = info.module_id;
     capabilities_               = find_capabilities(*kind_, info);
     capabilities_.exports_parts = !kind_->has_mmu || exports_parts(*this);
-    capabilities_.answers_early = answers_early(*this);
     return 0;
 }
 
@@ -304,14 +276,6 @@ int device::export_dmabuf(uint64_t address, uint64_t offset, uint64_t size,
     }
     fd_p = fd;
     return 0;
-}
-
-int device::flush() const
-{
-    const auto ask = lib_.hlthunk_cs_flush_pci_hbw_writes;
-    return is_lost()          ? -ENODEV
-           : (ask == nullptr) ? -EOPNOTSUPP
-                              : lib_.judge(*this, ask(fd_));
 }
 
 int64_t device::dmabuf_size(int dmabuf) const

@@ -42,7 +42,6 @@ public:
                       registration &registration_p) const override;
     int export_dmabuf(uint64_t address, uint64_t offset, uint64_t size,
                       int &fd_p) const override;
-    int flush() const override;
     int64_t dmabuf_size(int dmabuf) const override;
     int unmap(uint64_t address) const override;
     int free_memory(uint64_t handle) const override;

@@ -81,7 +81,7 @@ public:
     }
 
     int submit(uint64_t dst, uint64_t src, uint64_t length, void *cookie,
-               uint64_t &id_p, bool behind) override
+               uint64_t &id_p) override
     {
         const uint64_t buffers = count_buffers(length);
         if (buffers > depth()) {
@@ -94,11 +94,9 @@ public:
         ticket given = ticket::none;
         if (buffers > 0) {
             const auto count    = static_cast<uint32_t>(buffers);
-            lin_dma &first      = *packets_at(buffer_);
             hl_cs_chunk *chunks = (count == 1) ? &fill_buffer(dst, src, length)
                                                : fill_buffers(dst, src, length);
-            first.ctl |= behind ? packet_eng_barrier : 0;
-            const int ret = submissions_.submit(chunks, count, given);
+            const int ret       = submissions_.submit(chunks, count, given);
             if (ret != 0) {
                 buffer_ -= buffers;
                 return ret;

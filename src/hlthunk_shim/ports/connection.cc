@@ -55,9 +55,7 @@ std::string connection::open(port_device &over, unsigned peer,
     offer.peer        = peer;
     std::string why   = "no port leads to card " + std::to_string(peer) + " (" +
                       place.map.name + ")";
-    const auto ports = place.map.between(place.module_id, peer);
-    made->all_ports_ = static_cast<unsigned>(ports.size());
-    for (const port_pair &each : ports) {
+    for (const port_pair &each : place.map.between(place.module_id, peer)) {
         auto on  = std::make_unique<link>();
         on->over = over.find(each.own, why);
         on->own  = each.own;
@@ -136,16 +134,6 @@ bool connection::has_failed() const
     return std::ranges::any_of(links_, [](const auto &each) {
         return each->pair.failed.load(std::memory_order_relaxed);
     });
-}
-
-bool connection::could_have_more() const
-{
-    const card_ports &place = device_.place();
-    std::string why;
-    const auto pairs = place.map.between(place.module_id, offer_.peer);
-    return std::ranges::count_if(pairs, [&](const port_pair &each) {
-               return device_.find(each.own, why) != nullptr;
-           }) > usable_ports();
 }
 
 /* --- writes ----------------------------------------------------------------*/
@@ -237,7 +225,7 @@ void connection::start(link &on, uint16_t id, uint64_t remote, uint64_t local,
     for (uint64_t done = 0; done < size; done += most_bytes) {
         const auto bytes =
             static_cast<uint32_t>(std::min(most_bytes, size - done));
-        on.entries[on.posted() % queue_places] = {id, bytes};
+        on.entries[on.posted() % queue_places] = id;
         ++writes_[id].missing;
         on.over->write(on.pair, remote + done, local + done, bytes);
     }
@@ -289,15 +277,12 @@ void connection::finish(link &on, int status)
         on.since = {};
     }
     for (; on.finished != last; ++on.finished) {
-        const auto &[id, bytes] = on.entries[on.finished % queue_places];
-        write &of               = writes_[id];
+        const uint16_t id = on.entries[on.finished % queue_places];
+        write &of         = writes_[id];
         const bool has_failed =
             (static_cast<int32_t>(on.finished - completed) >= 0);
         if (has_failed) {
             of.status = status;
-        }
-        if (options_.watcher != nullptr) {
-            options_.watcher->note_end(on.own, bytes, has_failed ? status : 0);
         }
         if (--of.missing == 0) {
             ended_[(ended_first_ + ended_count_++) % ended_.size()] = id;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A connection between a card of this process and one of another process, or of
- * this one, over all ports that lead from one to the other: writes to what is
- * mapped for the peer's card.
+ * A connection between a card of this process and one of another process over
+ * all ports that lead from one to the other: writes to what is mapped for the
+ * peer's card.
  *
  * Each end makes its own, sends what @ref offer says to the other one, and
  * connects to what that one offers. Who has connected can be written to; so
@@ -50,16 +50,6 @@ struct port_offer {
 static_assert(sizeof(port_offer::end) == 28);
 static_assert(sizeof(port_offer) == 20 + 24 * 28);
 
-/** Hears of each part of a write that a port has got, on the thread that polls
- *  or closes. */
-class port_watcher {
-public:
-    virtual void note_end(unsigned port, uint32_t bytes, int status) = 0;
-
-protected:
-    ~port_watcher() = default;
-};
-
 struct connection_options {
     /** Writes get a port for each so many bytes, as far as there are ports. */
     uint32_t stripe_bytes = 16 << 10;
@@ -68,7 +58,6 @@ struct connection_options {
     /** A port that completes nothing for so long is given up. Longer than the
      *  card itself tries. */
     std::chrono::milliseconds patience = std::chrono::seconds(20);
-    port_watcher *watcher              = nullptr; /**< must outlive it */
 };
 
 class connection {
@@ -137,23 +126,17 @@ public:
     /** Ports that new writes go over. */
     [[nodiscard]] unsigned usable_ports() const;
 
-    /** Whether a queue pair has failed: the peer's other end of it does not
-     *  know, and what it writes is not acknowledged. */
-    [[nodiscard]] bool has_failed() const;
-
-    /** Whether those are all that lead to the peer. */
-    [[nodiscard]] bool is_whole() const
+    /** Whether new writes can be made: some port works, and no queue pair has
+     *  failed, of which the peer does not know. */
+    [[nodiscard]] bool is_usable() const
     {
         const uint32_t changes = device_.changes();
         if (changes != seen_) [[unlikely]] {
-            seen_  = changes;
-            whole_ = (usable_ports() == all_ports_);
+            seen_   = changes;
+            usable_ = (usable_ports() > 0) && !has_failed();
         }
-        return whole_;
+        return usable_;
     }
-
-    /** Whether one made anew would have more of them. Makes system calls. */
-    [[nodiscard]] bool could_have_more() const;
 
     /** End it: nothing is written any more, and what was under way fails, to be
      *  collected by @ref poll. */
@@ -161,12 +144,6 @@ public:
 
 private:
     using clock = std::chrono::steady_clock;
-
-    /* Part of a write. */
-    struct entry {
-        uint16_t of;
-        uint32_t bytes;
-    };
 
     /* One port. */
     struct link {
@@ -177,7 +154,7 @@ private:
         uint32_t finished = 0;   /* entries, of those completed */
         clock::time_point since; /* it gets on no more; none: it does */
         queue_pair pair;
-        std::array<entry, queue_places> entries{};
+        std::array<uint16_t, queue_places> entries{}; /* of which write */
 
         [[nodiscard]] uint32_t posted() const
         {
@@ -203,6 +180,7 @@ private:
     connection(port_device &over, const connection_options &options);
 
     std::string connect(const port_offer &peers, bool partly);
+    [[nodiscard]] bool has_failed() const;
 
     void start(link &on, uint16_t id, uint64_t remote, uint64_t local,
                uint64_t size);
@@ -215,10 +193,9 @@ private:
     port_device &device_;
     const connection_options options_;
     port_offer offer_;
-    unsigned all_ports_    = 0; /* of the pair */
     bool connected_        = false;
-    mutable uint32_t seen_ = 0;     /* changes of the device, as of whole_ */
-    mutable bool whole_    = false; /* see is_whole */
+    mutable uint32_t seen_ = 0; /* changes of the device, as of usable_ */
+    mutable bool usable_   = false;
     std::vector<std::unique_ptr<link>> links_;
     std::vector<link *> chosen_; /* for one write */
     unsigned next_ = 0;          /* link, for short writes */

@@ -41,25 +41,12 @@ public:
         return tree_.find_overlap(start, end) != nullptr;
     }
 
-    /** Add a range with one user.
-     *  @param other  Where it begins by other addresses. */
-    void add(uint64_t start, uint64_t size, uint64_t other = 0)
+    /** Add a range with one user. */
+    void add(uint64_t start, uint64_t size)
     {
-        auto *added  = new range(start, size);
-        added->other = other;
+        auto *added = new range(start, size);
         const std::lock_guard<util::rw_spinlock> guard(lock_);
         tree_.insert(*added);
-    }
-
-    /** An address in a range by other addresses; 0: it has none. */
-    [[nodiscard]] uint64_t translate(uint64_t address) const
-    {
-        const std::shared_lock<util::rw_spinlock> guard(lock_);
-        const auto *found =
-            static_cast<range *>(tree_.find_cover(address, address + 1));
-        return ((found != nullptr) && (found->other != 0))
-                   ? found->other + (address - found->start)
-                   : 0;
     }
 
     /** One user more, of the range that covers another.
@@ -97,7 +84,6 @@ private:
     struct range : util::interval_node {
         using interval_node::interval_node;
         unsigned users = 1;
-        uint64_t other = 0;
     };
 
     range *take_any()

@@ -30,9 +30,8 @@ public:
         }
     }
 
-    /* All of a stream are behind each other. */
     int submit(uint64_t dst, uint64_t src, uint64_t length, void *cookie,
-               uint64_t &id_p, bool) override
+               uint64_t &id_p) override
     {
         if (is_full()) {
             return -EAGAIN;
@@ -77,8 +76,6 @@ private:
         if (card_.is_lost()) {
             return -ENODEV;
         }
-        dst = card_.as_synapse_has(dst);
-        src = card_.as_synapse_has(src);
         synDmaDir direction{};
         int ret = card_.find_direction(dst, src, length, direction);
         if (ret != 0) {

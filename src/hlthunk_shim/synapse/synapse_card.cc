@@ -96,8 +96,7 @@ synapse_card::synapse_card(const library &lib,
                            const std::string &bus_id,
                            bool map_application_memory)
     : device(lib, session->fd(), bus_id, false), session_(std::move(session)),
-      map_application_memory_(map_application_memory),
-      maps_for_ports_(leaves_ports())
+      map_application_memory_(map_application_memory)
 {}
 
 int synapse_card::make(const library &lib,
@@ -121,6 +120,7 @@ int synapse_card::make(const library &lib,
     made->capabilities_.page_bytes   = 0;
     made->capabilities_.window_bytes = 0;
     made->capabilities_.streams.fill(1);
+    made->capabilities_.ports_read_host = false;
     if (const auto &memory = made->session_->memory()) {
         made->capabilities_.memory_bytes = memory->end - memory->start;
     }
@@ -272,10 +272,10 @@ std::optional<memory_block> synapse_card::application_block() const
 
 const char *synapse_card::why_no_ports() const
 {
-    return maps_for_ports_ ? nullptr
-                           : "HCL takes the ports when SynapseAI acquires a "
-                             "card, unless INIT_HCCL_ON_ACQUIRE=false and "
-                             "ENABLE_EXPERIMENTAL_FLAGS=true";
+    return leaves_ports() ? nullptr
+                          : "HCL takes the ports when SynapseAI acquires a "
+                            "card, unless INIT_HCCL_ON_ACQUIRE=false and "
+                            "ENABLE_EXPERIMENTAL_FLAGS=true";
 }
 
 /* Parts of what is mapped already need no mapping of their own, and the end of
@@ -298,23 +298,9 @@ int synapse_card::map_host(void *host, uint64_t size,
         if (ret != 0) {
             return ret;
         }
-        registration mapped;
-        if (maps_for_ports_) {
-            const int error = device::register_host(host, size, mapped);
-            if (error != 0) {
-                (void)judge(session_->api().synHostUnmap(device_id, host));
-                return error;
-            }
-        }
-        const uint64_t for_ports = mapped.address();
-        mapped.release(); /* and stays, if there is no memory to note it in */
-        if (for_ports != 0) {
-            for_ports_.add(for_ports, size, start);
-        }
-        host_.add(start, size, for_ports);
+        host_.add(start, size);
     }
-    const uint64_t va = host_.translate(start);
-    registration_p    = {*this, (va != 0) ? va : start};
+    registration_p = {*this, start};
     return 0;
 }
 
@@ -375,26 +361,18 @@ int synapse_card::export_dmabuf(uint64_t address, uint64_t offset,
 
 int synapse_card::unmap(uint64_t address) const
 {
-    const auto &memory  = session_->memory();
-    const uint64_t host = as_synapse_has(address);
-    if (is_host(host)) {
+    const auto &memory = session_->memory();
+    if (is_host(address)) {
         const std::lock_guard<std::mutex> guard(mapping_lock_);
-        const uint64_t start = host_.leave(host);
+        const uint64_t start = host_.leave(address);
         if (start == 0) {
             return 0;
         }
         if (is_broken()) {
             return -ENODEV;
         }
-        int error = 0;
-        if (host != address) {
-            const uint64_t first = address - (host - start);
-            (void)for_ports_.leave(first);
-            error = device::unmap(first);
-        }
-        const int ret = judge(session_->api().synHostUnmap(
+        return judge(session_->api().synHostUnmap(
             device_id, reinterpret_cast<const void *>(start)));
-        return (ret != 0) ? ret : error;
     }
     if (imports_.covers(address, address + 1)) {
         const int ret = device::unmap(address);

@@ -122,15 +122,6 @@ public:
     /** HCL has them, unless it is told to leave them. */
     [[nodiscard]] const char *why_no_ports() const override;
 
-    /** An address of host memory as SynapseAI has it. Where the card's ports
-     *  may be ours, @ref registration has what they need, the driver's. */
-    [[nodiscard]] uint64_t as_synapse_has(uint64_t address) const
-    {
-        const uint64_t host =
-            maps_for_ports_ ? for_ports_.translate(address) : 0;
-        return (host != 0) ? host : address;
-    }
-
     /** What a status of a call for a copy is.
      *  @return 0 or -errno; -ENODEV after the end of the card, which it may
      *          tell. */
@@ -157,12 +148,10 @@ private:
 
     const std::shared_ptr<synapse_session> session_;
     const bool map_application_memory_;
-    const bool maps_for_ports_; /* SynapseAI does not say where it has mapped */
     std::function<void()> ending_;
     mutable std::mutex mapping_lock_; /* one of host_ at a time; held across
                                          SynapseAI's calls for that */
     mutable mapped_ranges host_;
-    mutable mapped_ranges for_ports_; /* the same, by the driver's addresses */
     mutable mapped_ranges imports_;
 };
 

@@ -36,7 +36,8 @@ protected:
         EXPECT_LT(0u, all.complete_ended());
     }
 
-    operations all{8};
+    copy_counts counts;
+    operations all{8, counts};
     flush_domain domain{};
 };
 

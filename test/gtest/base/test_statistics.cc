@@ -56,9 +56,9 @@ namespace gaudi::base {
 
 namespace {
 
-uint64_t number(const std::string &card, const std::string &name)
+uint64_t number(const std::string &path, const std::string &name)
 {
-    const ucs_stats_node_t *node = nodes.at(card);
+    const ucs_stats_node_t *node = nodes.at(path);
     for (unsigned i = 0; i < node->cls->num_counters; ++i) {
         if (name == node->cls->counter_names[i]) {
             return node->counters[i];
@@ -76,65 +76,38 @@ protected:
     ucs_stats_node_t own{};
 };
 
-TEST_F(statistics, have_a_node_for_each_card_below_the_interface)
+TEST_F(statistics, have_a_node_below_the_interface)
 {
     {
         copy_counts counts;
-        card_counts &first = counts.of("gaudi0");
-        first.add(copy_kind::on_card, 1); /* nobody can see that */
+        counts.add(mover::card, 1); /* before it is shown */
         EXPECT_TRUE(nodes.empty());
         counts.show_in(&iface.super);
         EXPECT_EQ(&own, parent_of_last);
-        card_counts &second = counts.of("gaudi1");
-        EXPECT_EQ(2u, nodes.size());
-        EXPECT_EQ(&second, &counts.of("gaudi1"));
-        EXPECT_EQ(2u, nodes.size());
+        ASSERT_EQ(1u, nodes.size());
+        EXPECT_STREQ("gaudi_copies", nodes.at("-all")->cls->name);
     }
-    EXPECT_TRUE(nodes.empty()) << "they go with the engine";
+    EXPECT_TRUE(nodes.empty()) << "it goes with the engine";
 }
 
-TEST_F(statistics, have_bytes_and_jobs_of_each_direction)
+TEST_F(statistics, have_bytes_and_operations_of_each_mover)
 {
-    const std::pair<copy_kind, const char *> kinds[] = {
-        {copy_kind::host_to_device, "host_to_device"},
-        {copy_kind::device_to_host, "device_to_host"},
-        {copy_kind::on_card, "on_card"},
-        {copy_kind::card_to_card_out, "card_to_card_out"},
-        {copy_kind::card_to_card_in, "card_to_card_in"}};
+    const std::pair<mover, const char *> movers[] = {{mover::card, "card"},
+                                                     {mover::ports, "ports"},
+                                                     {mover::host, "host"},
+                                                     {mover::cpu, "cpu"}};
     copy_counts counts;
     counts.show_in(&iface.super);
-    card_counts &card = counts.of("gaudi0");
-    EXPECT_STREQ("gaudi_card", nodes.at("-gaudi0")->cls->name);
-    EXPECT_EQ(2 * std::size(kinds), nodes.at("-gaudi0")->cls->num_counters);
-    for (uint64_t i = 0; i < std::size(kinds); ++i) {
-        card.add(kinds[i].first, 1000 * (i + 1));
-        card.add(kinds[i].first, 1);
+    EXPECT_EQ(2 * std::size(movers), nodes.at("-all")->cls->num_counters);
+    for (uint64_t i = 0; i < std::size(movers); ++i) {
+        counts.add(movers[i].first, 1000 * (i + 1));
+        counts.add(movers[i].first, 1);
     }
-    for (uint64_t i = 0; i < std::size(kinds); ++i) {
-        const std::string name = kinds[i].second;
-        EXPECT_EQ(1000 * (i + 1) + 1, number("-gaudi0", name + "_bytes"));
-        EXPECT_EQ(2u, number("-gaudi0", name + "_jobs"));
+    for (uint64_t i = 0; i < std::size(movers); ++i) {
+        const std::string name = movers[i].second;
+        EXPECT_EQ(1000 * (i + 1) + 1, number("-all", name + "_bytes"));
+        EXPECT_EQ(2u, number("-all", name + "_operations"));
     }
-}
-
-TEST_F(statistics, have_a_node_for_each_port_in_use)
-{
-    copy_counts counts;
-    counts.show_in(&iface.super);
-    shim::port_offer offer;
-    offer.count        = 2;
-    offer.ends[0].port = 3;
-    offer.ends[1].port = 10;
-    counts.add("gaudi0", offer);
-    shim::port_watcher &ports = counts.ports_of("gaudi0");
-    ports.note_end(3, 4096, 0);
-    ports.note_end(3, 100, 0);
-    ports.note_end(10, 8, -5);
-    EXPECT_EQ(4196u, number("-gaudi0/port3", "bytes"));
-    EXPECT_EQ(2u, number("-gaudi0/port3", "messages"));
-    EXPECT_EQ(0u, number("-gaudi0/port3", "errors"));
-    EXPECT_EQ(0u, number("-gaudi0/port10", "bytes"));
-    EXPECT_EQ(1u, number("-gaudi0/port10", "errors"));
 }
 
 } // namespace

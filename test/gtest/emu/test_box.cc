@@ -153,11 +153,6 @@ TEST(emu_box, a_bad_setting_is_reported_and_leaves_no_cards)
         {"HLTHUNK_EMU_EDMA", "-1"},
         {"HLTHUNK_EMU_EDMA", "0x100"},
         {"HLTHUNK_EMU_EDMA", "0xfg"},
-        {"HLTHUNK_EMU_P2P", "0-"},
-        {"HLTHUNK_EMU_P2P", "3-2"},
-        {"HLTHUNK_EMU_P2P", "0-8"},
-        {"HLTHUNK_EMU_P2P", "0-3,3-7"},
-        {"HLTHUNK_EMU_P2P", "0-3;4-7"},
         {"HLTHUNK_EMU_HBM", "2T"},
         {"HLTHUNK_EMU_HBM", "96X"},
         {"HLTHUNK_EMU_HBM", "18446744073709551615T"},
@@ -170,7 +165,15 @@ TEST(emu_box, a_bad_setting_is_reported_and_leaves_no_cards)
         {"HLTHUNK_EMU_FAULTS", "fire=1"},
         {"HLTHUNK_EMU_FAULTS", "now=reset"},
         {"HLTHUNK_EMU_FAULTS", "open=EIO@8"},
+        {"HLTHUNK_EMU_FAULTS", "route=abort"},
+        {"HLTHUNK_EMU_FAULTS", "route=reset:3"},
         {"HLTHUNK_EMU_ASIC", "gaudi4"},
+        {"HLTHUNK_EMU_ASIC", "gaudi"},
+        {"HLTHUNK_EMU_ASIC", "gaudi2f"},
+        {"HLTHUNK_EMU_ASIC", "gaudi2bc"},
+        {"HLTHUNK_EMU_ASIC", "gaudi3b"},
+        {"HLTHUNK_EMU_ASIC", "hl28"},
+        {"HLTHUNK_EMU_ASIC", "hl225"},
         {"HLTHUNK_EMU_NODE", long_name.c_str()}};
     for (const auto &[name, value] : cases) {
         const child_result result = run_with("finds_no_cards", {{name, value}});
@@ -195,7 +198,7 @@ TEST(emu_box, every_bad_setting_is_reported_once)
 TEST(emu_box, an_empty_text_is_no_setting)
 {
     environment empty;
-    for (const char *name : {"ASIC", "NODE", "IMPORT", "P2P", "NUMA", "FAULTS",
+    for (const char *name : {"ASIC", "NODE", "IMPORT", "NUMA", "FAULTS",
                              "SYSFS", "TIMING", "LOG"}) {
         empty.emplace_back(std::string("HLTHUNK_EMU_") + name, "");
     }

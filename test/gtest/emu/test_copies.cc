@@ -284,10 +284,9 @@ TEST_F(emu_copy, buffers_of_edma_without_barriers_at_their_end_are_counted)
     EXPECT_EQ(card.counters().unfenced_buffers, 5u);
 }
 
-TEST_F(emu_copy, long_ones_are_right_whichever_way_they_go)
+TEST_F(emu_copy, long_ones_are_right_in_many_parts)
 {
-    /* Long enough for every way that the emulator tries, and for the one it
-     * chooses then; on no boundary. */
+    /* On no boundary. */
     constexpr uint32_t size = 16 * mebi + 4321;
     const uint64_t va       = card.allocate_mapped(size + 4096) + 7;
     guarded_buffer from(size);

@@ -149,38 +149,6 @@ TEST_F(emu_import, a_card_imports_its_own_memory)
 
 /* --- refusals ------------------------------------------------------------- */
 
-/* Imports of what another card exports, on card 2. */
-GAUDI_CHILD(imports_within_its_group)
-{
-    own_card card(2);
-    for (const unsigned index : {0u, 1u, 3u, 4u}) {
-        const raw_card exporter(index);
-        GAUDI_CHILD_REQUIRE(exporter.fd() >= 0);
-        const int buf =
-            export_range(exporter, exporter.allocate_mapped(1), 4096);
-        GAUDI_CHILD_REQUIRE(buf >= 0);
-        uint64_t va       = 0;
-        const int ret     = import(card.fd(), buf, 4096, va);
-        const bool inside = (index == 1) || (index == 3);
-        GAUDI_CHILD_REQUIRE(ret == (inside ? 0 : -EPERM));
-        close(buf);
-    }
-    const int own = export_range(card, card.allocate_mapped(1), 4096);
-    uint64_t va   = 0;
-    GAUDI_CHILD_REQUIRE(import(card.fd(), own, 4096, va) == 0);
-    return 0;
-}
-
-TEST(emu_peers, are_those_of_the_group)
-{
-    for (const char *groups : {"1-3", "0,3-1", "0,1-3", "1-3,4,0"}) {
-        const child_result result = run_child("imports_within_its_group",
-                                              {{{"HLTHUNK_EMU_P2P", groups}}});
-        const bool valid          = std::string(groups) != "0,3-1";
-        EXPECT_EQ(result.exit_code == 0, valid) << groups << result.error;
-    }
-}
-
 TEST_F(emu_import, a_part_is_from_the_first_byte_on)
 {
     const wished_faults only_the_jobs("packet=abort");
@@ -338,6 +306,48 @@ TEST_F(emu_import, a_dmabuf_tells_its_size)
     close(file);
     EXPECT_EQ(seek(file, 0, SEEK_END), -1);
     EXPECT_EQ(errno, EBADF);
+}
+
+/* --- without a way to the other card ------------------------------------- */
+
+class emu_no_route : public emu_import {
+protected:
+    void SetUp() override
+    {
+        ASSERT_NO_FATAL_FAILURE(emu_import::SetUp());
+        ASSERT_EQ(do_import(size, imported), 0);
+        own = other.allocate_mapped(1);
+    }
+
+    const wished_faults no_route{"route=reset@1"};
+    uint64_t imported = 0;
+    uint64_t own      = 0;
+};
+
+TEST_F(emu_no_route, the_first_copy_resets_the_card)
+{
+    EXPECT_EQ(other.copy(pdma0, own, own + 64, 64), completed);
+    const uint64_t seq =
+        other.start({other.copy_chunk(pdma1, own, imported, 64)});
+    EXPECT_NE(other.wait(seq), completed);
+    EXPECT_EQ(other.wait(seq), in_reset(seq));
+    mark(card, va, 64, 1);
+}
+
+TEST_F(emu_no_route, such_a_copy_alone_fails_if_that_is_wished_for)
+{
+    const wished_faults only_the_jobs("packet=abort");
+    EXPECT_EQ(other.copy(pdma0, imported, own, 64), aborted);
+    EXPECT_EQ(other.copy(pdma1, own, imported, 64), aborted);
+    EXPECT_EQ(other.copy(pdma0, own, own + 64, 64), completed);
+    EXPECT_EQ(unmap(other, imported), 0);
+}
+
+TEST_F(emu_no_route, other_cards_have_one)
+{
+    uint64_t back = 0;
+    ASSERT_EQ(import(card.fd(), buf, size, back), 0);
+    EXPECT_EQ(card.copy(pdma0, va, back + 4096, 64), completed);
 }
 
 /* --- lifetime ------------------------------------------------------------- */

@@ -124,11 +124,6 @@ protected:
         return read();
     }
 
-    [[nodiscard]] std::string figures(const char *text) const
-    {
-        return files.file("figures", text);
-    }
-
     const scratch_directory files;
     const std::string path = files.path("jobs");
 };
@@ -194,8 +189,7 @@ TEST_F(emu_job_log, is_appended_to_by_several_processes)
 TEST_F(emu_job_log, has_the_durations_of_the_model)
 {
     const auto lines =
-        lines_of("copies_every_way",
-                 {{"HLTHUNK_EMU_TIMING", figures(R"({"to_card": 0.01})")}});
+        lines_of("copies_every_way", {{"HLTHUNK_EMU_TIMING", "to_card=0.01"}});
     ASSERT_EQ(4u, lines.size());
     EXPECT_GE(lines[0].duration, 6'553'600) << "10 MB/s";
 }
@@ -209,9 +203,8 @@ TEST_F(emu_job_log, says_how_jobs_end)
     EXPECT_EQ("-", faulty[0].direction);
     EXPECT_EQ(0u, faulty[0].bytes);
 
-    const auto closed =
-        lines_of("closes_a_card_in_the_middle",
-                 {{"HLTHUNK_EMU_TIMING", figures(R"({"to_card": 0.00001})")}});
+    const auto closed = lines_of("closes_a_card_in_the_middle",
+                                 {{"HLTHUNK_EMU_TIMING", "to_card=0.00001"}});
     ASSERT_EQ(2u, closed.size());
     EXPECT_EQ("closed", closed[1].outcome);
 }

@@ -267,11 +267,9 @@ TEST(emu_port_processes, a_write_arrives_in_another_process)
 
 TEST(emu_port_processes, messages_take_the_time_of_the_model)
 {
-    const scratch_directory files;
-    EXPECT_TRUE(child_passes(
-        "sends_in_a_model",
-        {{{"HLTHUNK_EMU_TIMING",
-           files.file("figures", R"({"port": 0.125, "port_latency": 0})")}}}));
+    EXPECT_TRUE(
+        child_passes("sends_in_a_model",
+                     {{{"HLTHUNK_EMU_TIMING", "port=0.125,port_latency=0"}}}));
 }
 
 TEST(emu_port_processes, a_peer_that_is_killed_is_an_error_after_all_retries)
@@ -351,9 +349,7 @@ TEST(emu_port_processes, a_wqe_can_be_wished_to_fail)
     EXPECT_EQ(
         emulator::instance().hlthunk_emu_get_counters(pair.card.fd(), &seen),
         0);
-    EXPECT_EQ(seen.ports[0].bytes, 64u);
-    EXPECT_EQ(seen.ports[0].messages, 1u);
-    EXPECT_EQ(seen.ports[0].errors, 1u);
+    EXPECT_EQ(seen.port_bytes[0], 64u);
 }
 
 TEST(emu_port_processes, a_completion_can_be_wished_to_get_lost)

@@ -6,7 +6,6 @@
 #include "common/uct_config.h"
 #include "common/ucx_logs.h"
 #include "hlthunk_shim/memory.h"
-#include "synapse/synapse_library.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
@@ -20,9 +19,7 @@
 #include <map>
 #include <sstream>
 
-#include <dirent.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 namespace gaudi::test {
 
@@ -34,24 +31,19 @@ namespace {
     setenv("UCX_GAUDI_DRIVER", emulator_path().c_str(), 0);
 }
 
-/* Copy between a byte of the host and an address that a card knows. */
-int copy_host(base::card &by, void *host, size_t size, uint64_t va,
-              bool to_host)
+/* Copy from the host to an address that a card knows. */
+int write_device(base::card &by, void *host, size_t size, uint64_t va)
 {
     shim::registration mapped;
     std::unique_ptr<shim::dma_queue> queue;
     int error = by.device().register_staging(host, size, mapped);
     if (error == 0) {
-        error = by.device().make_queue(
-            to_host ? shim::dma_direction::device_to_host
-                    : shim::dma_direction::host_to_device,
-            {}, queue);
+        error = by.device().make_queue(shim::dma_direction::host_to_device, {},
+                                       queue);
     }
     uint64_t id = 0;
     if (error == 0) {
-        error =
-            queue->submit(to_host ? mapped.address() : va,
-                          to_host ? va : mapped.address(), size, nullptr, id);
+        error = queue->submit(va, mapped.address(), size, nullptr, id);
     }
     if (error == 0) {
         error = queue->wait(id, 20'000'000);
@@ -59,25 +51,6 @@ int copy_host(base::card &by, void *host, size_t size, uint64_t va,
         (void)queue->poll(&done, 1);
     }
     return error;
-}
-
-/* Dma-bufs that this process has open. */
-unsigned count_dmabufs(const base::card &of)
-{
-    unsigned count = 0;
-    DIR *directory = opendir("/proc/self/fd");
-    while (const dirent *entry = readdir(directory)) {
-        const int fd           = std::atoi(entry->d_name);
-        const std::string path = "/proc/self/fd/" + std::to_string(fd);
-        char target[32]        = {};
-        (void)!readlink(path.c_str(), target, sizeof(target) - 1);
-        if ((fd > 2) && (std::strncmp(target, "socket:", 7) == 0) &&
-            (of.device().dmabuf_size(fd) > 0)) {
-            ++count;
-        }
-    }
-    closedir(directory);
-    return count;
 }
 
 struct invalidation : uct_completion_t {
@@ -175,19 +148,11 @@ int export_memory()
             const uint64_t part = std::min<uint64_t>(a, 65536);
             std::vector<char> fill(part, static_cast<char>(b));
             for (const uint64_t at : {uint64_t{0}, a - part}) {
-                GAUDI_CHILD_REQUIRE(copy_host(card, fill.data(), part,
-                                              memory->start + at, false) == 0);
+                GAUDI_CHILD_REQUIRE(write_device(card, fill.data(), part,
+                                                 memory->start + at) == 0);
             }
             device[memory->start] = memory;
             answer                = std::to_string(memory->start);
-        } else if (what == "tensor") { /* the framework's, with one byte */
-            uint64_t tensor = 0;
-            char fill       = static_cast<char>(b);
-            GAUDI_CHILD_REQUIRE(
-                synapse().synDeviceMalloc(0, a, 0, 0, &tensor) == synSuccess);
-            GAUDI_CHILD_REQUIRE(copy_host(*cards.cards().all().front(), &fill,
-                                          1, tensor + a - 1, false) == 0);
-            answer = std::to_string(tensor);
         } else if (what == "free") {
             map.free(*device.at(a));
             device.erase(a);
@@ -264,15 +229,8 @@ int export_memory()
         } else if (what == "warning") {
             const auto lines = take_logs();
             answer           = lines.empty() ? "none" : lines.front();
-        } else if (what == "dmabufs") {
-            answer =
-                std::to_string(count_dmabufs(*cards.cards().all().front()));
-        } else if (what == "exports") {
-            answer = std::to_string(ipc::statistics_of_exports().exports);
         } else if (what == "keys") {
-            answer = std::to_string(ipc::statistics_of_exports().keys);
-        } else if (what == "buffers") {
-            answer = std::to_string(ipc::statistics_of_exports().buffers);
+            answer = std::to_string(ipc::count_keys());
         } else if (what == "blocks") {
             answer = std::to_string(
                 base::card_memory::of(*cards.cards().all().front())
@@ -319,14 +277,6 @@ key_user::key_user(const ipc::wire_key &key, const std::string &child)
     EXPECT_EQ(read_line(), "used");
 }
 
-GAUDI_CHILD(exports_memory_of_a_framework)
-{
-    synDeviceId id = 0;
-    GAUDI_CHILD_REQUIRE(synapse().synInitialize() == synSuccess);
-    GAUDI_CHILD_REQUIRE(synapse().synDeviceAcquire(&id, nullptr) == synSuccess);
-    return export_memory();
-}
-
 GAUDI_CHILD(exports_memory)
 {
     return export_memory();
@@ -370,36 +320,25 @@ void keys_test::reopen(const variables &changes)
     ASSERT_EQ(open_ipc_md(md, changes), UCS_OK);
 }
 
-int keys_test::last_byte(const unpacked &key, uint64_t address, uint64_t length)
+int keys_test::byte_at(const unpacked &key, uint64_t address)
 {
-    const uint64_t last = address + length - 1;
-    last_error          = 0;
-    last_status         = key->hold();
+    unsigned char byte = 0;
+    last_status        = key->hold();
     if (last_status != UCS_OK) {
         return -1;
     }
-    unsigned char byte = 0;
-    const auto *host   = key->host();
-    if (host != nullptr) {
-        last_error = host->read(&byte, last, 1);
-    } else if (goes_over_host()) {
+    if (const auto *host = key->host(); host != nullptr) {
+        last_status =
+            (host->read(&byte, address, 1) == 0) ? UCS_OK : UCS_ERR_IO_ERROR;
+    } else {
         std::unique_ptr<base::transfer_engine> engine;
         last_status = base::transfer_engine::create({}, engine);
         if (last_status == UCS_OK) {
-            last_status = engine->copy(&byte, {*key.key(), last}, 1);
-        }
-        last_error = (last_status == UCS_OK) ? 0 : -EIO;
-    } else {
-        base::kept_range kept;
-        uint64_t va = 0;
-        EXPECT_EQ(key->keep(address, length, kept), UCS_OK);
-        last_error = key->await_va_on(card(), address, length, va);
-        if (last_error == 0) {
-            last_error = copy_host(card(), &byte, 1, va + length - 1, true);
+            last_status = engine->copy(&byte, {*key.key(), address}, 1);
         }
     }
     key->release();
-    return (last_error == 0) ? byte : -1;
+    return (last_status == UCS_OK) ? byte : -1;
 }
 
 } // namespace gaudi::test

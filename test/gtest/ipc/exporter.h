@@ -173,30 +173,18 @@ protected:
     /** Open the memory domain anew. */
     void reopen(const variables &changes);
 
-    /** Read one byte of remote memory, by this process's card or CPU, or over
-     *  host memory by its own card; -1 and a status when the key cannot be
-     *  used. */
-    int byte_at(const unpacked &key, uint64_t address)
-    {
-        return last_byte(key, address, 1);
-    }
-    /** The same, of a range that is used as a whole. */
-    int last_byte(const unpacked &key, uint64_t address, uint64_t length);
+    /** Read one byte of remote memory, by the CPU or by its process's card; -1
+     *  and a status when the key cannot be used. */
+    int byte_at(const unpacked &key, uint64_t address);
 
-    ipc::remote_buffers::statistics cache()
+    /** How many other processes are known. */
+    static uint64_t processes()
     {
-        return ipc::remote_buffers::instance().numbers();
-    }
-
-    base::card &card()
-    {
-        return *base::card_table::instance().cards().all().front();
+        return ipc::foreign_pages::instance().count();
     }
 
     uct_md_h md              = nullptr;
     ucs_status_t last_status = UCS_OK;
-    int last_error           = 0;
-    std::vector<std::string> log;
 };
 
 } // namespace gaudi::test

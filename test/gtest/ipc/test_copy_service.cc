@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -153,10 +152,6 @@ public:
     ucs_status_t hold() override { return UCS_OK; }
     void release() override {}
     const util::process_memory *host() override { return nullptr; }
-    int va_on(base::card &, uint64_t, size_t, uint64_t &) override
-    {
-        return -EOPNOTSUPP;
-    }
 
 private:
     const ipc::own_page::mark mark_;
@@ -233,13 +228,20 @@ struct wire_keys {
     ipc::wire_key of[2];
 };
 
+/* The page of the process of a key. */
+ucs_status_t find_page(const ipc::wire_key &key,
+                       std::shared_ptr<ipc::foreign_page> &of)
+{
+    return ipc::foreign_pages::instance().find(key.process, key.page, of);
+}
+
 class copy_service : public keys_test {
 protected:
     void SetUp() override
     {
         keys_test::SetUp();
         key = other.key(at, mebi);
-        ASSERT_EQ(UCS_OK, ipc::remote_buffers::instance().find(key, of));
+        ASSERT_EQ(UCS_OK, find_page(key, of));
     }
     void TearDown() override
     {
@@ -331,6 +333,8 @@ TEST_F(copy_service, refuses_what_is_out_of_place)
     char here                                                  = 0;
     const std::pair<std::function<void(wish &)>, int> wrongs[] = {
         {[](auto &asked) { asked.length = 0; }, -EFAULT},
+        {[](auto &asked) { asked.kind = ipc::request_write + 1; }, -EFAULT},
+        {[](auto &asked) { asked.kind = UINT32_MAX; }, -EFAULT},
         {[](auto &asked) { asked.length = data_bytes + 1; }, -EFAULT},
         {[](auto &asked) { asked.offset = 1; }, -EFAULT},
         {[](auto &asked) { asked.offset = UINT64_MAX; }, -EFAULT},
@@ -354,26 +358,6 @@ TEST_F(copy_service, refuses_what_is_out_of_place)
     EXPECT_EQ(0, client.run(request()));
 }
 
-/* The answer is a word of the chunks. */
-TEST_F(copy_service, maps_no_memory_for_who_has_no_ports)
-{
-    raw_client client(*of);
-    const auto map = [&](uint64_t offset) {
-        return client.run(request([&](auto &asked) {
-            asked.kind   = ipc::request_map;
-            asked.offset = offset;
-        }));
-    };
-    for (const uint64_t offset :
-         {data_bytes, data_bytes - 4, uint64_t{4}, UINT64_MAX - 7}) {
-        EXPECT_EQ(-EINVAL, map(offset));
-    }
-    uint64_t answer = 0;
-    EXPECT_EQ(0, map(8));
-    std::memcpy(&answer, client.data() + 8, sizeof(answer));
-    EXPECT_EQ(base::remote_memory::mapping::not_to_be, answer);
-}
-
 /* Another card has something else at the same addresses. Nobody answers these
  * ports. */
 TEST_F(copy_service, writes_memory_of_a_card_over_its_own_ports_alone)
@@ -385,7 +369,7 @@ TEST_F(copy_service, writes_memory_of_a_card_over_its_own_ports_alone)
     const uint64_t there       = both.allocate(mebi, 1);
     const ipc::wire_key packed = both.key(there, mebi);
     std::shared_ptr<ipc::foreign_page> page;
-    ASSERT_EQ(UCS_OK, ipc::remote_buffers::instance().find(packed, page));
+    ASSERT_EQ(UCS_OK, find_page(packed, page));
     raw_client client(*page);
     shim::port_offer letter{.kind =
                                 static_cast<uint32_t>(shim::generation::gaudi2),
@@ -404,38 +388,6 @@ TEST_F(copy_service, writes_memory_of_a_card_over_its_own_ports_alone)
                                     ipc::request_write, card}));
     }
     EXPECT_EQ("none", both.ask("warning"));
-}
-
-/* A flush needs no key, but a card of the other process. */
-TEST_F(copy_service, flushes_no_card_but_its_own)
-{
-    raw_client client(*of);
-    const auto flush = [&](uint64_t card) {
-        return client.run({card, 0, 0, 0, 0, ipc::request_flush});
-    };
-    const char *how  = std::getenv("HLTHUNK_EMU_POSTED");
-    const bool early = (how != nullptr) && (std::string(how) == "early");
-    EXPECT_EQ(early ? 0 : -EOPNOTSUPP, flush(key.card));
-    EXPECT_EQ(-ENODEV, flush(key.card + 1));
-    EXPECT_EQ(-ENODEV, flush(UINT64_MAX));
-    EXPECT_EQ(0, client.run(request()));
-}
-
-/* That has a cell, too, but its end waits for nobody who copies. */
-TEST_F(copy_service, takes_no_exported_buffer_for_a_key)
-{
-    exporter_process both{{{{"UCX_GAUDI_IPC_ROUTES", "pcie,host"}}}};
-    const uint64_t there       = both.allocate(mebi, 1);
-    const ipc::wire_key packed = both.key(there, mebi);
-    const ipc::wire_buffer &in = packed.buffer;
-    std::shared_ptr<ipc::foreign_page> page;
-    ASSERT_EQ(UCS_OK, ipc::remote_buffers::instance().find(packed, page));
-    raw_client client(*page);
-    ASSERT_NE(0u, in.stamp);
-    EXPECT_EQ(-EKEYREVOKED,
-              client.run({there, 0, data_bytes, in.stamp, in.cell, 0}));
-    EXPECT_EQ(0,
-              client.run({there, 0, data_bytes, packed.stamp, packed.cell, 0}));
 }
 
 TEST_F(copy_service, gives_up_who_counts_wrong)
@@ -645,7 +597,7 @@ TEST_F(served_copies, do_not_wait_for_the_card_table)
     wire_keys keys{};
     ASSERT_TRUE(from_line(child.read_line(), keys));
     std::shared_ptr<ipc::foreign_page> of;
-    ASSERT_EQ(UCS_OK, ipc::remote_buffers::instance().find(keys.of[0], of));
+    ASSERT_EQ(UCS_OK, find_page(keys.of[0], of));
     const auto request = [&](const ipc::wire_key &key) {
         return wish{key.address, 0, data_bytes, key.stamp, key.cell, 0};
     };

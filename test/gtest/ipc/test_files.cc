@@ -34,7 +34,6 @@ using gaudi::ipc::connect_to_service;
 using gaudi::ipc::datagram;
 using gaudi::ipc::file_offer;
 using gaudi::ipc::file_pair;
-using gaudi::ipc::file_part;
 using gaudi::ipc::file_ref;
 using gaudi::ipc::file_service;
 using gaudi::ipc::machine_address;
@@ -78,7 +77,7 @@ struct offer {
     process_id process;
     file_ref registered;
     file_ref removed;
-    file_ref parts;    /* made when somebody asks for the one that there is */
+    file_ref made;     /* for each who asks */
     file_ref replaced; /* its descriptor stands for another file */
 };
 
@@ -92,11 +91,10 @@ protected:
         ASSERT_EQ(UCS_OK, remote_process::open(offered.process, process));
     }
 
-    ucs_status_t get(const file_ref &file, const file_part &part = {})
+    ucs_status_t get(const file_ref &file)
     {
         file_pair both;
-        const ucs_status_t status =
-            process->get_files(file, both, {-1, -1}, part);
+        const ucs_status_t status = process->get_files(file, both);
         EXPECT_EQ(status == UCS_OK, bool(both[0]));
         EXPECT_FALSE(both[1]);
         got = std::move(both[0]);
@@ -116,17 +114,6 @@ void replace(int fd)
     dup2(other.get(), fd);
 }
 
-constexpr file_part the_part{4096, 8192};
-
-ucs_status_t make_part(const file_part &part, unique_fd &fd_p)
-{
-    if ((part.offset != the_part.offset) || (part.size != the_part.size)) {
-        return UCS_ERR_INVALID_PARAM;
-    }
-    fd_p = make_file();
-    return UCS_OK;
-}
-
 bool add(const unique_fd &file, file_ref &file_p)
 {
     file_offer what;
@@ -134,10 +121,13 @@ bool add(const unique_fd &file, file_ref &file_p)
     return file_service::add(std::move(what), file_p) == UCS_OK;
 }
 
-bool add_parts(file_ref &file_p)
+bool add_made(file_ref &file_p)
 {
     file_offer what;
-    what.open = make_part;
+    what.open = [](unique_fd &fd_p) {
+        fd_p = make_file();
+        return UCS_OK;
+    };
     return file_service::add(std::move(what), file_p) == UCS_OK;
 }
 
@@ -149,7 +139,7 @@ int offer_files()
     offer what{};
     what.process = own_process();
     GAUDI_CHILD_REQUIRE(add(one, what.registered) && add(two, what.removed) &&
-                        add_parts(what.parts) && add(three, what.replaced));
+                        add_made(what.made) && add(three, what.replaced));
     file_service::remove(what.removed);
     replace(three.get());
     tell_parent(to_line(what));
@@ -197,9 +187,8 @@ unique_fd ask_service(const offer &what)
                         7,
                         {0, 0, static_cast<uint32_t>(getpid()), 0},
                         what.registered,
-                        0,
                         gaudi::ipc::wire_version,
-                        {}};
+                        0};
     datagram question(&wanted, sizeof(wanted));
     question.add_credentials();
     question.add_descriptor(theirs.get());
@@ -295,7 +284,7 @@ TEST(machine, reaches_its_own_kind_only_and_says_why)
               gaudi::ipc::why_unreachable(other));
     other         = own;
     other.version = own.version + 1;
-    EXPECT_EQ("it speaks version 9, and this process 8",
+    EXPECT_EQ("it speaks version 10, and this process 9",
               gaudi::ipc::why_unreachable(other));
 }
 
@@ -334,12 +323,12 @@ TEST_F(files, of_the_own_process_are_duplicated)
     EXPECT_NE(file.get(), got.get());
     EXPECT_TRUE(has_content(got.get()));
 
-    file_ref parts{};
-    ASSERT_TRUE(add_parts(parts));
-    EXPECT_EQ(UCS_OK, get(parts, the_part));
+    file_ref made{};
+    ASSERT_TRUE(add_made(made));
+    EXPECT_EQ(UCS_OK, get(made));
     EXPECT_TRUE(has_content(got.get()));
-    file_service::remove(parts);
-    EXPECT_EQ(UCS_ERR_NO_ELEM, get(parts, the_part));
+    file_service::remove(made);
+    EXPECT_EQ(UCS_ERR_NO_ELEM, get(made));
 
     replace(file.get());
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(ref));
@@ -363,13 +352,14 @@ TEST_F(files, never_give_another_one)
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(never));
 }
 
-TEST_F(files, of_parts_are_made_for_who_asks)
+TEST_F(files, are_made_for_each_who_asks)
 {
     start();
-    EXPECT_EQ(UCS_OK, get(offered.parts, the_part));
+    ASSERT_EQ(UCS_OK, get(offered.made));
     EXPECT_TRUE(has_content(got.get()));
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, get(offered.parts, {4096, 8193}));
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, get(offered.parts));
+    ASSERT_EQ(0, ftruncate(got.get(), 0));
+    ASSERT_EQ(UCS_OK, get(offered.made));
+    EXPECT_TRUE(has_content(got.get())) << "it is another one";
 }
 
 TEST_F(files, are_for_those_who_know_the_token)
@@ -411,7 +401,7 @@ TEST_F(files, leave_no_descriptor_behind)
     const unsigned before = count_open_fds();
     for (unsigned i = 0; i < 50; ++i) {
         (void)get(offered.registered);
-        (void)get(offered.parts, the_part);
+        (void)get(offered.made);
         (void)get(offered.replaced);
         (void)get(offered.removed);
         got.reset();

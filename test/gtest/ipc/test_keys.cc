@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys of one process, used in another. */
-#include "common/framework.h"
 #include "common/process_state.h"
 #include "common/ucx_logs.h"
-#include "uct/gaudi/ipc/sharing/invalidation.h"
 #include "gtest/ipc/exporter.h"
 #include "gtest/ipc/fixture.h"
 
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -86,8 +83,6 @@ TEST_F(keys, host_memory_of_another_process_is_read_by_the_cpu)
     ASSERT_EQ(remote.status, UCS_OK);
     EXPECT_NE(remote->host(), nullptr);
     EXPECT_EQ(byte_at(remote, at + 99'999), 0x77);
-    uint64_t va;
-    EXPECT_EQ(remote->va_on(card(), at, 1, va), -EINVAL);
 }
 
 TEST_F(keys, is_read_from_any_alignment)
@@ -122,13 +117,6 @@ TEST_F(keys, checks_ranges)
         EXPECT_THAT(take_logs(), ::testing::ElementsAre(::testing::HasSubstr(
                                      "are not in the 8192 bytes")));
     }
-    ASSERT_EQ(remote->hold(), UCS_OK);
-    uint64_t va;
-    const int wrong = goes_over_host() ? -EOPNOTSUPP : -EFAULT;
-    EXPECT_EQ(remote->va_on(card(), 0, 1, va), wrong);
-    EXPECT_EQ(remote->va_on(card(), UINT64_MAX, 1, va), wrong);
-    EXPECT_EQ(remote->va_on(card(), at, SIZE_MAX, va), wrong);
-    remote->release();
 }
 
 TEST_F(keys, of_the_own_process_are_pointers)
@@ -188,13 +176,7 @@ TEST_F(keys, of_a_dead_process_fail_soon)
     ASSERT_EQ(remote_host.status, UCS_OK);
     ASSERT_EQ(byte_at(remote, at), 3);
 
-    /* What was mapped before stays so for an operation that uses it. */
-    const bool is_mapped = !goes_over_host();
-    uint64_t va          = 0;
-    base::kept_range kept;
-    ASSERT_EQ(remote->hold(), UCS_OK);
-    ASSERT_EQ(remote->keep(at, 1, kept), UCS_OK);
-    ASSERT_EQ(remote->va_on(card(), at, 1, va), is_mapped ? 0 : -EOPNOTSUPP);
+    ASSERT_EQ(remote->hold(), UCS_OK); /* an operation is under way */
     other->process.kill(SIGKILL);
     (void)other->process.wait();
 
@@ -207,16 +189,10 @@ TEST_F(keys, of_a_dead_process_fail_soon)
     }
     EXPECT_LT(seconds_since(start), 2);
 
-    EXPECT_EQ(cache().regions, is_mapped ? 1u : 0u);
-    uint64_t again = 0;
-    (void)remote->va_on(card(), at, 1, again);
-    EXPECT_EQ(again, va);
-    kept.reset();
     remote->release();
 
-    ipc::remote_buffers::instance().sweep();
-    EXPECT_EQ(cache().regions, 0u);
-    EXPECT_EQ(cache().processes, 0u);
+    ipc::foreign_pages::instance().sweep();
+    EXPECT_EQ(processes(), 0u);
 }
 
 TEST_F(keys, of_a_dead_process_that_nobody_knew_fail)
@@ -236,25 +212,7 @@ TEST_F(keys, of_a_dead_process_that_nobody_knew_fail)
     earlier.process.pid        = later.process.pid;
     earlier.process.start_time = later.process.start_time - 1;
     expect_gone(earlier);
-    EXPECT_EQ(cache().processes, 0u);
-}
-
-/* There is none that the program could close behind our back, or that would
- * keep the driver from unmapping. */
-TEST_F(keys, leave_no_dmabuf_open_in_their_process)
-{
-    exporter_process other;
-    const uint64_t at = other.allocate(mebi, 0x42);
-    const auto key    = other.key(at, mebi);
-    EXPECT_EQ(other.ask_number("dmabufs"), 0u);
-    unpacked remote(key);
-    ASSERT_EQ(remote.status, UCS_OK);
-    EXPECT_EQ(byte_at(remote, at), 0x42);
-    EXPECT_TRUE(eventually([&] { return other.ask_number("dmabufs") == 0; }));
-
-    remote.release();
-    other.deregister(key);
-    other.free(at);
+    EXPECT_EQ(processes(), 0u);
 }
 
 TEST_F(keys, wait_for_their_process_as_long_as_is_set)
@@ -299,7 +257,7 @@ GAUDI_CHILD(has_no_card)
     return 0;
 }
 
-TEST_F(keys, of_device_memory_are_unreachable_without_a_card)
+TEST_F(keys, of_device_memory_are_unreachable_by_ports_without_a_card)
 {
     const std::string node = "keys-" + std::to_string(getpid());
     child_options options;
@@ -310,6 +268,7 @@ TEST_F(keys, of_device_memory_are_unreachable_without_a_card)
     const auto host   = owner.key(owner.allocate_host(mebi, 1), mebi);
 
     options.environment.emplace_back("UCX_LOG_LEVEL", "fatal");
+    options.environment.emplace_back("UCX_GAUDI_IPC_ROUTES", "ports");
     child_process poor("has_no_card", options);
     for (const auto &key : {device, host}) {
         ASSERT_EQ(poor.read_line(), "next");
@@ -323,58 +282,6 @@ TEST_F(keys, of_device_memory_are_unreachable_without_a_card)
     EXPECT_EQ(unpacked(its).status, UCS_ERR_UNREACHABLE);
     poor.write_line("");
     expect_end(poor);
-}
-
-GAUDI_CHILD(has_a_driver_without_import)
-{
-    uct_md_h md = open_md_of_child();
-    tell_parent("next");
-    const auto key = from_parent<ipc::wire_key>();
-    for (int i = 0; i < 3; ++i) {
-        GAUDI_CHILD_REQUIRE(use_of(key) == out_of_reach());
-    }
-    uct_md_close(md);
-    return 0;
-}
-
-TEST_F(keys, of_device_memory_are_unreachable_by_a_driver_without_import)
-{
-    exporter_process owner;
-    const auto key = owner.key(owner.allocate(mebi, 1), mebi);
-    child_options options;
-    options.environment = {{"HLTHUNK_EMU_IMPORT", "n"}};
-    child_process other("has_a_driver_without_import", options);
-    ASSERT_EQ(other.read_line(), "next");
-    other.write_line(to_line(key));
-    expect_end(other);
-}
-
-/* Of that process alone, whose card is in no group with the other's. */
-TEST_F(keys, of_device_memory_are_unreachable_without_peer_to_peer)
-{
-    exporter_process owner;
-    const auto key = owner.key(owner.allocate(mebi, 1), mebi);
-    child_options options;
-    options.environment = {{"HLTHUNK_EMU_P2P", "0"},
-                           {"UCX_LOG_LEVEL", "diag"},
-                           {"UCX_VFS_ENABLE", "n"}}; /* it may need a folder */
-    child_process other("has_a_driver_without_import", options);
-    ASSERT_EQ(other.read_line(), "next");
-    other.write_line(to_line(key));
-    expect_end(other);
-
-    const unpacked here(key);
-    EXPECT_EQ(here.status, UCS_OK) << "other cards go on";
-}
-
-TEST_F(keys, of_memory_that_cannot_be_exported_are_packed_all_the_same)
-{
-    exporter_process other;
-    const uint64_t at = other.allocate(mebi, 1);
-    auto key          = other.key(at, mebi);
-    key.buffer        = {};
-    EXPECT_EQ(use_of(key), out_of_reach());
-    (void)take_logs();
 }
 
 TEST_F(keys, of_freed_memory_do_not_lead_to_what_is_there_next)
@@ -414,11 +321,7 @@ TEST_F(keys, end_when_their_memory_is_freed_which_they_do_not_keep)
     EXPECT_EQ(byte_at(remote, at), 7);
     other.free(at);
     EXPECT_EQ(remote->hold(), UCS_ERR_REJECTED);
-    EXPECT_TRUE(eventually([&] {
-        (void)ipc::progress_invalidations(); /* lets go of the import */
-        other.free(other.allocate(device_page() / 2, 8));
-        return other.ask_number("blocks") == 0;
-    }));
+    EXPECT_EQ(other.ask_number("blocks"), 0u);
     EXPECT_EQ(other.ask_number("keys"), 0u);
     other.deregister(key);
 
@@ -471,10 +374,38 @@ TEST_F(keys, of_neighbours_at_reused_addresses_show_the_new_bytes)
         last = at;
     }
     EXPECT_TRUE(reused);
-    /* One to see if it can be exported. */
-    EXPECT_EQ(other.ask_number("exports"), may_import() ? 2u : 1u);
-    EXPECT_EQ(cache().misses, may_import() ? 1u : 0u);
     other.free(keeps_block);
+}
+
+TEST_F(keys, that_come_and_go_leave_nothing_behind)
+{
+    constexpr unsigned rounds = 500;
+    exporter_process other;
+    unsigned fds      = 0;
+    unsigned mappings = 0;
+    for (unsigned round = 0; round < rounds; ++round) {
+        /* Every 16th has a block of its own. */
+        const uint64_t size = (round % 16 == 0) ? device_page() : mebi / 4;
+        const uint64_t at =
+            other.allocate(size, static_cast<unsigned char>(round));
+        const auto key = other.key(at, size);
+        {
+            unpacked remote(key);
+            ASSERT_EQ(remote.status, UCS_OK) << round;
+            ASSERT_EQ(byte_at(remote, at + size - 1),
+                      static_cast<int>(round & 0xff));
+        }
+        other.deregister(key);
+        other.free(at);
+        if (round == rounds / 2) {
+            fds      = count_open_fds();
+            mappings = count_mappings();
+        }
+    }
+    EXPECT_LE(count_open_fds(), fds + 16);
+    EXPECT_LE(count_mappings(), mappings + 32);
+    EXPECT_EQ(other.ask_number("keys"), 0u);
+    EXPECT_LE(other.ask_number("blocks"), 12u);
 }
 
 TEST_F(keys, are_nothing_to_a_forked_child)
@@ -520,34 +451,6 @@ TEST_F(keys, that_are_being_packed_are_let_go_in_a_forked_child)
     stop = true;
     packer.join();
     EXPECT_EQ(uct_md_mem_dereg(md, memh), UCS_OK);
-}
-
-TEST_F(keys, of_a_parent_do_not_keep_its_memory_in_a_forked_child)
-{
-    auto &map = base::memory_map::instance();
-    base::device_memory *memory;
-    ASSERT_EQ(base::allocate(card(), device_page(), false, memory), UCS_OK);
-    ipc::wire_key key;
-    uct_mem_h memh = register_with_key(
-        md, reinterpret_cast<void *>(memory->start), device_page(), key);
-    int pipe_fds[2];
-    ASSERT_EQ(pipe(pipe_fds), 0);
-    forked_process child([&] {
-        close(pipe_fds[1]);
-        char end;
-        return static_cast<int>(read(pipe_fds[0], &end, 1));
-    });
-    EXPECT_EQ(uct_md_mem_dereg(md, memh), UCS_OK);
-    map.free(*memory);
-    EXPECT_TRUE(eventually(
-        [&] { /* the child has to run for it */
-              EXPECT_EQ(base::allocate(card(), mebi, false, memory), UCS_OK);
-              map.free(*memory);
-              return base::card_memory::of(card()).pool.blocks() == 0;
-        }));
-    close(pipe_fds[1]);
-    close(pipe_fds[0]);
-    EXPECT_EQ(child.wait().exit_code, 0);
 }
 
 } // namespace

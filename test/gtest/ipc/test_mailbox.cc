@@ -41,7 +41,7 @@ size_t resident(const mailbox &box)
     struct stat info {};
     gaudi::ipc::file_pair files;
     EXPECT_EQ(UCS_OK,
-              gaudi::ipc::file_service::look_up(box.address().file, {}, files));
+              gaudi::ipc::file_service::look_up(box.address().file, files));
     fstat(files[0].get(), &info);
     return static_cast<size_t>(info.st_blocks) * 512;
 }

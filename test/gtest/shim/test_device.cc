@@ -2,13 +2,9 @@
 /* Opening cards, and what the shim tells about them. */
 #include "gtest/shim/fixture.h"
 
-#include "common/child.h"
-#include "common/framework.h"
 #include "common/process_state.h"
-#include "common/scratch.h"
 
 #include <atomic>
-#include <cstdlib>
 #include <thread>
 
 #include <unistd.h>
@@ -32,50 +28,6 @@ TEST_F(shim_device, knows_its_card)
     EXPECT_FALSE(dev->is_of(HLTHUNK_DEVICE_GAUDI3));
     EXPECT_EQ(dev->capabilities().page_bytes, device_page());
     EXPECT_EQ(dev->module_id(), 0u);
-}
-
-/* Whether a card is known to answer early or not, in a box of these settings
- * that has an empty sysfs of this name, if any. */
-bool known(const char *early, child_environment box, const char *sys)
-{
-    const scratch_directory files;
-    box.emplace_back("GAUDI_TEST_EARLY", early);
-    if (sys != nullptr) {
-        box.emplace_back("HLTHUNK_EMU_SYSFS", files.path(sys));
-    }
-    return child_passes("knows_whether_it_answers_early", {box});
-}
-
-/* As the driver's parameter says, where sysfs shows the driver; else the
- * driver is tried. */
-TEST(shim_devices, know_whether_they_answer_early)
-{
-    EXPECT_TRUE(known("y", {{"HLTHUNK_EMU_POSTED", "early"}}, nullptr));
-    EXPECT_TRUE(known("n", {{"HLTHUNK_EMU_POSTED", "y"}}, nullptr));
-    EXPECT_TRUE(known("y", {{"HLTHUNK_EMU_POSTED", "early"}}, "on"));
-    EXPECT_TRUE(known("n", {{"HLTHUNK_EMU_POSTED", "y"}}, "off"));
-}
-
-/* The kernel's double does not show the emulator's sysfs. */
-TEST(shim_devices, do_not_answer_early_where_only_the_parameter_is_missing)
-{
-    EXPECT_TRUE(known(
-        "n", {{"HLTHUNK_EMU_POSTED", "early"}, {"HLTHUNK_EMU_IMPORT", "n"}},
-        "none"));
-}
-
-GAUDI_CHILD(knows_whether_it_answers_early)
-{
-    std::unique_ptr<device> made;
-    GAUDI_CHILD_REQUIRE(device::open(hl(), bus_id(0), made) == 0);
-    const char *posted  = std::getenv("HLTHUNK_EMU_POSTED");
-    const bool can      = std::string(posted) == "early";
-    const bool expected = std::string(std::getenv("GAUDI_TEST_EARLY")) == "y";
-    EXPECT_EQ(expected, made->capabilities().answers_early);
-    EXPECT_EQ(can ? 0 : -EOPNOTSUPP, made->flush());
-    made->expect_loss();
-    EXPECT_EQ(-ENODEV, made->flush());
-    return 0;
 }
 
 TEST_F(shim_device, opens_once)

@@ -315,7 +315,6 @@ TEST_F(port_connections, use_a_port_again_that_others_have_found_down)
     auto its_peer          = other->offer(one->card->module_id());
     ASSERT_EQ(its_peer->connect(second->offer()), "");
     ASSERT_EQ(second->connect(its_peer->offer()), "");
-    EXPECT_TRUE(to_other->is_whole());
     const auto deadline = clock_type::now() + long_enough;
     {
         const cut_wire down("0." + port);
@@ -328,23 +327,24 @@ TEST_F(port_connections, use_a_port_again_that_others_have_found_down)
             (void)second->poll(&ended, 1);
         }
         EXPECT_EQ(to_other->usable_ports(), 2u);
-        EXPECT_FALSE(to_other->is_whole());
+        EXPECT_TRUE(to_other->is_usable());
         second->close();
     }
     while ((to_other->usable_ports() < 3) && (clock_type::now() < deadline)) {
         EXPECT_EQ(write(0, 0, 8), 0);
     }
     EXPECT_EQ(to_other->usable_ports(), 3u);
-    EXPECT_TRUE(to_other->is_whole());
 }
 
 TEST_F(port_connections, fail_where_the_peer_has_nothing_mapped)
 {
     /* Without it, that resets the peer's card. */
     const wished_faults only_the_write("packet=abort@1");
+    EXPECT_TRUE(to_other->is_usable());
     EXPECT_EQ(to_other->post(0x1000, one->memory.va(), 8, nullptr), 0);
     EXPECT_THAT(collect_statuses(*to_other), ElementsAre(-EIO));
     EXPECT_EQ(to_other->usable_ports(), 2u);
+    EXPECT_FALSE(to_other->is_usable()) << "the peer does not know which";
     one->fill(3);
     EXPECT_EQ(write(0, 0, 8), 0);
     EXPECT_EQ(0, std::memcmp(one->memory.data(), other->memory.data(), 8));
@@ -585,7 +585,7 @@ TEST_F(port_connections, are_not_failed_by_completions_that_a_peer_asks_for)
     EXPECT_EQ(count, from.completed);
     other->ports->look_for_events();
     EXPECT_FALSE(to.failed);
-    EXPECT_FALSE(to_one->has_failed());
+    EXPECT_TRUE(to_one->is_usable());
     EXPECT_EQ(to_one->post(one->memory.va(), other->memory.va(), mebi, nullptr),
               0);
     EXPECT_THAT(collect_statuses(*to_one), ElementsAre(0));

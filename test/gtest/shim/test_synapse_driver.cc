@@ -44,6 +44,9 @@ TEST(engines, a_card_that_a_framework_has_is_driven_through_it)
     std::unique_ptr<card> other;
     ASSERT_EQ(by.open(bus_id(0), other), 0);
     EXPECT_FALSE(is_driven_by_synapse(*other));
+    /* SynapseAI does not say where it has mapped host memory. */
+    EXPECT_FALSE(used->capabilities().ports_read_host);
+    EXPECT_TRUE(other->capabilities().ports_read_host);
 }
 
 TEST(engines, cs_is_never_anything_else)
@@ -130,16 +133,6 @@ TEST(engines, gaudi3_has_no_other)
     EXPECT_EQ(child.exit_code, 0) << child.error;
 }
 
-/* SynapseAI does not tell where it has mapped that. */
-TEST(engines, maps_host_memory_for_ports_that_hcl_leaves)
-{
-    child_options options = gaudi3;
-    options.environment.emplace_back("INIT_HCCL_ON_ACQUIRE", "False");
-    options.environment.emplace_back("EXP_FLAGS", "1");
-    const child_result child = run_child("maps_for_ports", options);
-    EXPECT_EQ(child.exit_code, 0) << child.error;
-}
-
 TEST(engines, gaudi3_is_refused_with_what_helps)
 {
     const auto refusal = [](engine used) {
@@ -149,40 +142,6 @@ TEST(engines, gaudi3_is_refused_with_what_helps)
     EXPECT_THAT(refusal(engine::cs),
                 HasSubstr("set UCX_GAUDI_ENGINE=synapse, or unset it"));
     EXPECT_THAT(refusal(engine::synapse), Not(HasSubstr("UCX_GAUDI_ENGINE")));
-}
-
-GAUDI_CHILD(maps_for_ports)
-{
-    const driver by(emulator_path());
-    const framework running;
-    const auto used = adopt_framework(by);
-    std::unique_ptr<dma_queue> queue;
-    GAUDI_CHILD_REQUIRE(
-        used->make_queue(dma_direction::host_to_device, {}, queue) == 0);
-    allocation memory;
-    GAUDI_CHILD_REQUIRE(used->allocate(mebi, 0, memory) == 0);
-    const auto mappings = [] {
-        hlthunk_emu_counters result{};
-        (void)emulator::instance().hlthunk_emu_get_counters(framework::fd(),
-                                                            &result);
-        return result.mappings;
-    };
-    const uint64_t before = mappings();
-    {
-        pinned_buffer host;
-        GAUDI_CHILD_REQUIRE(pinned_buffer::create(*used, mebi, host) == 0);
-        GAUDI_CHILD_REQUIRE(host.address() !=
-                            reinterpret_cast<uintptr_t>(host.data()));
-        GAUDI_CHILD_REQUIRE(mappings() == before + 2);
-        registration part;
-        GAUDI_CHILD_REQUIRE(
-            used->register_staging(host.data() + 4096, 4096, part) == 0);
-        GAUDI_CHILD_REQUIRE(part.address() == host.address() + 4096);
-        GAUDI_CHILD_REQUIRE(
-            copy(*queue, memory.address(), part.address(), 4096) == 0);
-    }
-    GAUDI_CHILD_REQUIRE(mappings() == before);
-    return 0;
 }
 
 GAUDI_CHILD(uses_gaudi3)

@@ -17,7 +17,6 @@
  * free    says that nobody has a card
  * deaf    never opens a control node
  * fatal   ends the process that loads it
- * unseen  flushes nothing, and says that it has
  */
 #include "hlthunk_shim/hlthunk/abi.h"
 #include "hlthunk_shim/hlthunk/lin_dma.h"
@@ -168,9 +167,4 @@ BAD int hlthunk_command_submission(int fd, hlthunk_cs_in *in,
         }
     }
     return REAL(hlthunk_command_submission)(fd, in, out);
-}
-
-BAD int hlthunk_cs_flush_pci_hbw_writes(int fd)
-{
-    return is_bad("unseen") ? 0 : REAL(hlthunk_cs_flush_pci_hbw_writes)(fd);
 }

@@ -29,10 +29,6 @@ consteval bool ucx_is_before(unsigned major_number, unsigned minor_number)
  *  for: where they are UCX's default. */
 inline constexpr bool has_old_protocols = ucx_is_before(1, 16);
 
-/** Whether UCP tells a transport between which memory it is to move bytes when
- * it asks what that costs. */
-inline constexpr bool has_types_in_estimates = !ucx_is_before(1, 19);
-
 /** Whether UCX itself has a type for Gaudi memory. */
 inline constexpr bool has_gaudi_type = !ucx_is_before(1, 21);
 

@@ -118,12 +118,6 @@ environment bad(const char *how, environment more = {})
     return more;
 }
 
-environment over_pcie(environment more = {})
-{
-    more["UCX_GAUDI_IPC_P2P"] = "y";
-    return more;
-}
-
 } // namespace
 
 TEST_F(check, says_that_it_can_start_no_step)
@@ -139,7 +133,7 @@ TEST_F(check, says_that_it_can_start_no_step)
 
 TEST_F(check, finds_nothing_wrong_with_software_cards)
 {
-    const process_result result = look({"--reset"}, over_pcie());
+    const process_result result = look({"--reset"});
     EXPECT_TRUE(exited_with(0, result, {"report    " + report_},
                             {"FAILED", "DIED", "HUNG", "left out"}));
     for (const char *step :
@@ -147,8 +141,7 @@ TEST_F(check, finds_nothing_wrong_with_software_cards)
           "export", "import", "pair 0-1", "bandwidth", "reset"}) {
         EXPECT_THAT(row(result, step), ContainsRegex("^ok: "));
     }
-    EXPECT_THAT(row(result, "pair 0-1"),
-                HasSubstr("over PCIe, writes seen by their owners at once"));
+    EXPECT_EQ("ok: through host memory", row(result, "pair 0-1"));
     EXPECT_THAT(row(result, "synapse"), ContainsRegex("^absent: "));
     EXPECT_EQ("ok: 8 bytes and 1 MiB both ways by 3 ports (HLS-2)",
               row(result, "ports"));
@@ -205,10 +198,6 @@ INSTANTIATE_TEST_SUITE_P(
             "^FAILED: exporting device memory .*: the card was reset, or"},
         fault_case{"import", fault("import=EIO"), "import",
                    "^FAILED: importing it: Input/output error"},
-        fault_case{
-            "flush",
-            fault("flush#2=EIO", over_pcie({{"HLTHUNK_EMU_POSTED", "early"}})),
-            "pair 0-1", "^FAILED: flushing .*: Input/output error"},
         fault_case{"submit", fault("submit=EIO"), "copy",
                    "^FAILED: copying 8 bytes to the card: Input/output error"},
         fault_case{"wait", fault("wait=EIO"), "copy",
@@ -236,18 +225,9 @@ INSTANTIATE_TEST_SUITE_P(
                    "reset",
                    "^FAILED: opening card .*: ",
                    {"--reset"}},
-        fault_case{"no_route_abort",
-                   over_pcie({{"HLTHUNK_EMU_P2P", "0,1"},
-                              {"HLTHUNK_EMU_NO_ROUTE", "abort"}}),
-                   "pair 0-1",
-                   "^FAILED: reading memory of .* over PCIe: Input/output"},
-        fault_case{"no_route_reset",
-                   over_pcie({{"HLTHUNK_EMU_P2P", "0,1"},
-                              {"HLTHUNK_EMU_NO_ROUTE", "reset"}}),
-                   "pair 0-1",
-                   "^FAILED: reading memory of .* over PCIe: the card was"},
-        fault_case{"no_route_refused", over_pcie({{"HLTHUNK_EMU_P2P", "0,1"}}),
-                   "import", "^FAILED: importing it: Operation not permitted"}),
+        fault_case{"job_of_a_peer", fault("job#2=abort@1"), "pair 0-1",
+                   "^FAILED: copying from .* to 0000:1a:00.0 through host "
+                   "memory: Input/output error"}),
     [](const auto &of) { return of.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
@@ -286,11 +266,7 @@ INSTANTIATE_TEST_SUITE_P(
                    "^FAILED: unmapping memory of which there is a dma-buf: it "
                    "is not refused"},
         fault_case{"free", bad("free"), "open",
-                   "^FAILED: asking another node of it .*: it says no"},
-        fault_case{"unseen",
-                   bad("unseen", over_pcie({{"HLTHUNK_EMU_POSTED", "early"}})),
-                   "pair 0-1",
-                   "^FAILED: looking on .* wrote and read back: byte "}),
+                   "^FAILED: asking another node of it .*: it says no"}),
     [](const auto &of) { return of.param.name; });
 
 TEST(trial, tells_how_a_child_has_ended)
@@ -352,16 +328,16 @@ TEST_F(check, goes_well_above_the_double_of_the_kernel)
 {
     for (const char *kernel : {"6.1", "6.6", "6.12"}) {
         SCOPED_TRACE(kernel);
-        const std::string broken    = files_.path("broken-rules");
-        const process_result result = look(
-            {"--reset"},
-            over_pcie({{"LD_PRELOAD", preloadable(GAUDI_BUILD_DIR
-                                                  "/lib/libkernel_double.so")},
-                       {"UCX_GAUDI_DRIVER",
-                        GAUDI_BUILD_DIR "/lib/small-hlthunk/libhl-thunk.so"},
-                       {"KERNEL_DOUBLE_KERNEL", kernel},
-                       {"KERNEL_DOUBLE_REPORT", broken},
-                       {"HLTHUNK_EMU_DEVICES", "2"}}));
+        const std::string broken = files_.path("broken-rules");
+        const process_result result =
+            look({"--reset"},
+                 {{"LD_PRELOAD",
+                   preloadable(GAUDI_BUILD_DIR "/lib/libkernel_double.so")},
+                  {"UCX_GAUDI_DRIVER",
+                   GAUDI_BUILD_DIR "/lib/small-hlthunk/libhl-thunk.so"},
+                  {"KERNEL_DOUBLE_KERNEL", kernel},
+                  {"KERNEL_DOUBLE_REPORT", broken},
+                  {"HLTHUNK_EMU_DEVICES", "2"}});
         EXPECT_TRUE(exited_with(0, result, {}, {"left out"}));
         EXPECT_THAT(row(result, "export"),
                     ContainsRegex((kernel == std::string("6.1")) ? "^absent: "
@@ -381,35 +357,18 @@ TEST_F(check, waits_for_cards_in_reset)
 
 TEST_F(check, takes_what_a_machine_has_not_for_no_fault)
 {
-    const process_result linux_driver =
-        look({}, over_pcie({{"HLTHUNK_EMU_IMPORT", "n"}}));
+    const process_result linux_driver = look({}, {{"HLTHUNK_EMU_IMPORT", "n"}});
     EXPECT_TRUE(exited_with(0, linux_driver));
     EXPECT_THAT(row(linux_driver, "import"),
                 ContainsRegex("^absent: this driver imports no dma-bufs"));
 
-    const process_result no_route = look({}, {{"HLTHUNK_EMU_P2P", "0,1"}});
-    EXPECT_TRUE(exited_with(0, no_route));
-    EXPECT_THAT(row(no_route, "import"), ContainsRegex("^absent: .*EPERM"));
-    EXPECT_THAT(row(no_route, "pair 0-1"),
-                ContainsRegex("^ok: through host memory; PCIe not tried: "));
+    const process_result refused = look({}, fault("import=EPERM"));
+    EXPECT_TRUE(exited_with(0, refused));
+    EXPECT_THAT(row(refused, "import"), ContainsRegex("^absent: .*EPERM"));
 
     const process_result alone = look({"--emulate=1"});
     EXPECT_THAT(row(alone, "import"),
                 ContainsRegex("^absent: no second card is free"));
-}
-
-TEST_F(check, finds_when_writes_over_pcie_are_seen)
-{
-    const process_result posted =
-        look({}, over_pcie({{"HLTHUNK_EMU_POSTED", "y"}}));
-    EXPECT_TRUE(exited_with(0, posted));
-    EXPECT_THAT(row(posted, "pair 0-1"),
-                HasSubstr("seen by their owners when read back"));
-    const process_result early =
-        look({}, over_pcie({{"HLTHUNK_EMU_POSTED", "early"}}));
-    EXPECT_TRUE(exited_with(0, early));
-    EXPECT_THAT(row(early, "pair 0-1"),
-                HasSubstr("seen by their owners when flushed"));
 }
 
 TEST_F(check, knows_cards_of_other_page_sizes)

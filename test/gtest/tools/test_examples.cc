@@ -288,11 +288,17 @@ constexpr char matrix_program[] = GAUDI_BUILD_DIR "/bin/ipc_matrix";
 class example_ipc_matrix : public tools,
                            public ::testing::WithParamInterface<const char *> {
 protected:
+    [[nodiscard]] static bool goes_by_ports()
+    {
+        return std::string(GetParam()) == "ports";
+    }
+
     [[nodiscard]] process_result moved(const std::string &bytes,
                                        environment variables = {}) const
     {
-        variables.emplace("UCX_GAUDI_IPC_ROUTES", GetParam());
-        variables.emplace("UCX_GAUDI_IPC_P2P", "y");
+        variables.emplace("UCX_GAUDI_IPC_ROUTES",
+                          goes_by_ports() ? "ports,host" : "host");
+        variables.emplace("HLTHUNK_EMU_PORTS", "y");
         return emulated({matrix_program, bytes}, variables);
     }
 };
@@ -300,7 +306,7 @@ protected:
 } // namespace
 
 INSTANTIATE_TEST_SUITE_P(over, example_ipc_matrix,
-                         ::testing::Values("pcie", "host"),
+                         ::testing::Values("ports", "host"),
                          [](const auto &of) { return std::string(of.param); });
 
 TEST_P(example_ipc_matrix, moves_all_pairs_of_host_and_card)
@@ -320,6 +326,8 @@ TEST_P(example_ipc_matrix, logs_each_step)
 {
     const process_result result = moved("300007", {{"UCX_LOG_LEVEL", "info"}});
     EXPECT_TRUE(exited_with(0, result, {}, {"WARN", "ERROR"}));
+    EXPECT_EQ(goes_by_ports(),
+              !lines_with(result.output, ": uses ports to the card").empty());
     for (const std::string &line : lines_with(result.output, "DIAG")) {
         EXPECT_TRUE(is_stock_complaint(line)) << line;
     }

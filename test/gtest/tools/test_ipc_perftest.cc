@@ -207,18 +207,4 @@ TEST_F(ipc_perftest_alone, atomics_run_on_host_memory)
     }
 }
 
-/* The cards reach each other, as the machine's owner says, but the driver does
- * not import. */
-TEST_F(ipc_perftest_alone, uses_host_memory_where_imports_fail)
-{
-    for (const char *proto : protos) {
-        for (const char *test : {"tag_bw", "ucp_put_bw", "ucp_get"}) {
-            perftest_case what{test, "gaudi", "1048576", only_ipc, proto};
-            what.more["UCX_GAUDI_IPC_P2P"]  = "y";
-            what.more["HLTHUNK_EMU_IMPORT"] = "n";
-            expect_success(what);
-        }
-    }
-}
-
 } // namespace gaudi::test

@@ -360,24 +360,13 @@ INSTANTIATE_TEST_SUITE_P(with, ipc_processes, ::testing::ValuesIn(protocols()),
 
 TEST_P(ipc_pods, reach_each_other_by_a_folder)
 {
-    for (const std::string over_pcie : {"n", "y"}) {
-        environment all          = over(ipc, GetParam(), sharing());
-        all["UCX_GAUDI_IPC_P2P"] = over_pcie;
-        all["UCX_LOG_LEVEL"]     = "info";
-        peers_case whole{traffic(true), {"few", "info"}, all};
-        whole.server_prefix = words(in_a_pod);
-        whole.client_prefix = words(in_a_pod);
-        peers_result result = run_peers(whole);
-        for (process_result *side : {&result.client, &result.server}) {
-            EXPECT_THAT(side->output,
-                        HasSubstr((over_pcie == "y") ? " uses PCIe"
-                                                     : " does not use PCIe"));
-            drop_lines(side->output, {"UCX  INFO"});
-        }
-        expect_ipc(result);
-        EXPECT_TRUE(std::filesystem::is_empty(
-            folder.path("ucx-gaudi-" + std::to_string(geteuid()))));
-    }
+    peers_case whole{
+        traffic(true), {"few", "info"}, over(ipc, GetParam(), sharing())};
+    whole.server_prefix = words(in_a_pod);
+    whole.client_prefix = words(in_a_pod);
+    expect_ipc(run_peers(whole));
+    EXPECT_TRUE(std::filesystem::is_empty(
+        folder.path("ucx-gaudi-" + std::to_string(geteuid()))));
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_pods, ::testing::ValuesIn(protocols()),

@@ -59,11 +59,10 @@ protected:
     }
 
     /* What goes wrong is said in many ways. */
-    void bear(const std::string &what, environment more = {})
+    void bear(const std::string &what)
     {
-        more["UCX_LOG_LEVEL"] = "fatal";
-        const peers_result result =
-            run_pair("ucp_hardships", {what}, settings(more));
+        const peers_result result = run_pair(
+            "ucp_hardships", {what}, settings({{"UCX_LOG_LEVEL", "fatal"}}));
         EXPECT_TRUE(exited_with(0, result.client)) << "client";
         EXPECT_TRUE(exited_with(0, result.server)) << "server";
         EXPECT_THAT(result.client.output, HasSubstr("all borne"));
@@ -91,7 +90,6 @@ protected:
         const auto [way, protocols, errors, messages] = GetParam();
         SCOPED_TRACE(events);
         environment variables{{"UCX_GAUDI_IPC_ROUTES", way},
-                              {"UCX_GAUDI_IPC_P2P", "y"},
                               {"HLTHUNK_EMU_PORTS", "y"},
                               {"HLTHUNK_EMU_PORT_RETRIES", "10"},
                               {"UCX_KEEPALIVE_INTERVAL", "500ms"},
@@ -130,7 +128,7 @@ protected:
 std::vector<interruption> all_interruptions()
 {
     std::vector<interruption> all;
-    for (const char *way : {"ports", "pcie", "host"}) {
+    for (const char *way : {"ports", "host"}) {
         for (const char *generation : protocols()) {
             for (const char *errors : {"peer", "none"}) {
                 for (const char *messages :
@@ -158,12 +156,6 @@ name_of_interruption(const ::testing::TestParamInfo<interruption> &info)
 TEST_P(ipc_survival_of_kills, goes_on_and_keeps_nothing)
 {
     survive(12);
-}
-
-TEST_P(ipc_survival_of_kills, goes_on_over_pcie)
-{
-    survive(12, {},
-            {{"UCX_GAUDI_IPC_P2P", "y"}, {"UCX_GAUDI_IPC_ROUTES", "pcie"}});
 }
 
 TEST_P(ipc_survival_of_kills, goes_on_over_ports)
@@ -233,10 +225,7 @@ TEST_P(ipc_survival_of_hardships, fails_operations_on_freed_memory)
 /* An unreachable key would have UCP touch device memory with the CPU. */
 TEST_P(ipc_survival_of_hardships, fails_operations_when_there_is_no_descriptor)
 {
-    const environment by_imports = {{"UCX_GAUDI_IPC_P2P", "y"},
-                                    {"UCX_GAUDI_IPC_ROUTES", "pcie"}};
-    bear("import", by_imports);
-    bear("export", by_imports);
+    bear("room");
 }
 
 INSTANTIATE_TEST_SUITE_P(with, ipc_survival_of_hardships,

@@ -53,7 +53,6 @@ protected:
         }
         /* As test programs have them. */
         unsetenv("UCX_GAUDI_IPC_ROUTES");
-        unsetenv("UCX_GAUDI_IPC_P2P");
     }
 
     void make(const std::string &name, const std::string &text)
@@ -108,37 +107,32 @@ protected:
 
     [[nodiscard]] std::string missing_with(const char *driver) const;
 
-    /* A card of a box under the one switch of the machine. */
-    void place_under_switch(unsigned card)
-    {
-        const std::string port    = "devices/pci0000:16/0000:16:02.0/"
-                                    "0000:17:00.0";
-        const std::string bus_id  = box(card + 1).cards.back().bus_id;
-        const std::string folders = "sys/" + port + "/" + bus_id;
-        make(folders + "/vendor", "0x1da3\n");
-        make(folders + "/config", std::string(0x100, '\0'));
-        make("sys/" + port + "/config", std::string(0x100, '\0'));
-        fs::create_directories(where.sys + "/bus/pci/devices");
-        fs::create_directory_symlink(files.path(folders),
-                                     where.sys + "/bus/pci/devices/" + bus_id);
-    }
-
     static launcher::report box(unsigned cards)
     {
         launcher::report found;
         for (unsigned i = 0; i < cards; ++i) {
             found.cards.emplace_back();
-            found.cards[i].name   = i;
-            found.cards[i].bus_id = "0000:2" + std::to_string(i) + ":00.0";
+            found.cards[i].name      = i;
+            found.cards[i].module_id = i;
+            found.cards[i].port_map  = "HLS-2";
         }
         return found;
     }
 
-    /* What is shown of the ways between the cards of a box. */
-    [[nodiscard]] std::string pairs(unsigned cards) const
+    /* A link of a card to another one. */
+    static gaudi::shim::port_link link_to(unsigned card, bool is_up = true)
     {
-        launcher::report found = box(cards);
-        launcher::add_pairs(where.sys, true, found);
+        gaudi::shim::port_link made;
+        made.is_up = is_up;
+        made.state = is_up ? "LinkUp" : "Polling";
+        made.end   = {true, card, 0};
+        return made;
+    }
+
+    /* What is shown of the ways between the cards of a box. */
+    static std::string pairs(launcher::report found)
+    {
+        launcher::add_pairs(found);
         found.cards.resize(1);
         const std::string text = launcher::to_text(found);
         const size_t begin     = text.find("\npairs ") + 1;
@@ -284,26 +278,17 @@ TEST_F(made_up_machine, leaves_the_nodes_of_other_accelerators_alone)
     EXPECT_THAT(all_text(closed_nodes()), HasSubstr("accel0"));
 }
 
-TEST_F(made_up_machine, tells_the_vendors_kernel_driver_from_mainlines)
+TEST_F(made_up_machine, tells_kernel_drivers_of_drm_from_older_ones)
 {
-    EXPECT_FALSE(launcher::find_kernel_driver(where).is_loaded);
+    EXPECT_FALSE(launcher::has_drm_calls(where));
 
     make("sys/class/habanalabs/hl0/device/vendor", "0x1da3\n");
     make("sys/class/habanalabs/hl0/pci_addr", "00ff:19:00.0\n");
-    launcher::kernel_driver old = launcher::find_kernel_driver(where);
-    EXPECT_TRUE(old.is_loaded);
-    EXPECT_FALSE(old.has_drm_calls);
-    EXPECT_FALSE(old.can_import);
-    make("sys/class/habanalabs/hl0/driver_ver", "1.16\n");
-    EXPECT_TRUE(launcher::find_kernel_driver(where).can_import);
+    EXPECT_FALSE(launcher::has_drm_calls(where));
 
     make("sys/class/accel/accel0/device/vendor", "0x1da3\n");
     make("sys/class/accel/accel0/device/pci_addr", "00ff:19:00.0\n");
-    launcher::kernel_driver drm = launcher::find_kernel_driver(where);
-    EXPECT_TRUE(drm.has_drm_calls);
-    EXPECT_FALSE(drm.can_import);
-    make("sys/class/accel/accel0/device/driver_ver", "1.18\n");
-    EXPECT_TRUE(launcher::find_kernel_driver(where).can_import);
+    EXPECT_TRUE(launcher::has_drm_calls(where));
 }
 
 TEST_F(made_up_machine, finds_a_library_that_is_too_old_for_the_kernel)
@@ -367,63 +352,67 @@ TEST_F(made_up_machine, is_told_that_its_iommu_translates)
 
 TEST_F(made_up_machine, shows_one_line_for_pairs_that_have_one_answer)
 {
-    place_under_switch(0);
-    place_under_switch(1);
-    EXPECT_EQ("pairs     pcie for all 1: they share the switch "
-              "0000:17:00.0\n",
-              pairs(2));
-    const scoped_variable no("UCX_GAUDI_IPC_P2P", "No");
-    EXPECT_EQ("pairs     host for all 28: UCX_GAUDI_IPC_P2P=n\n", pairs(8));
-    EXPECT_EQ("", pairs(1));
+    EXPECT_EQ("pairs     host for all 28: the cards show no ports\n",
+              pairs(box(8)));
+    launcher::report linked = box(2);
+    linked.cards[0].links   = {link_to(1)};
+    EXPECT_EQ(
+        "pairs     ports for all 1: 1 links, if HCL of a framework leaves "
+        "them\n",
+        pairs(linked));
+    EXPECT_EQ("", pairs(box(1)));
 }
 
 TEST_F(made_up_machine, shows_a_matrix_of_pairs_that_differ)
 {
-    place_under_switch(0);
-    place_under_switch(2);
-    EXPECT_EQ("pairs  0      1      2\n"
-              "0      -      host1  pcie2\n"
-              "1      host1  -      host1\n"
-              "2      pcie2  host1  -\n"
-              "host1     sysfs does not show where they are; set "
-              "UCX_GAUDI_IPC_P2P=y if they reach each other\n"
-              "pcie2     they share the switch 0000:17:00.0\n",
-              pairs(3));
+    launcher::report found = box(3);
+    found.cards[0].links   = {link_to(2)};
+    found.cards[1].links   = {link_to(0)};
+    EXPECT_EQ("pairs  0       1      2\n"
+              "0      -       host1  ports2\n"
+              "1      host1   -      host1\n"
+              "2      ports2  host1  -\n"
+              "host1     no port leads there in a box HLS-2\n"
+              "ports2    1 links, if HCL of a framework leaves them\n",
+              pairs(found));
 }
 
 TEST_F(made_up_machine, takes_the_ways_that_the_setting_names)
 {
-    const scoped_variable yes("UCX_GAUDI_IPC_P2P", "y");
-    for (const auto &[setting, expected] :
-         {std::pair{"ports,pcie,host", "pcie for all 1: UCX_GAUDI_IPC_P2P=y"},
-          {"host,pcie", "host for all 1: first in UCX_GAUDI_IPC_ROUTES"},
-          {"host", "host for all 1: PCIe is not in UCX_GAUDI_IPC_ROUTES"},
-          {"ports,host", "host for all 1: the cards show no ports"},
-          {"ports", "none for all 1: the cards show no ports"}}) {
-        const scoped_variable order("UCX_GAUDI_IPC_ROUTES", setting);
-        EXPECT_EQ(std::string("pairs     ") + expected + "\n", pairs(2));
+    launcher::report linked = box(2);
+    linked.cards[0].links   = {link_to(1)};
+    constexpr char up[]     = "1 links, if HCL of a framework leaves them";
+    constexpr char none[]   = "the cards show no ports";
+    constexpr char first[]  = "first in UCX_GAUDI_IPC_ROUTES";
+    struct {
+        const char *setting;
+        std::string with_links;
+        std::string without;
+    } const cases[] = {
+        {"ports,host", std::string("ports for all 1: ") + up,
+         std::string("host for all 1: ") + none},
+        {"host,ports", std::string("host for all 1: ") + first,
+         std::string("host for all 1: ") + first},
+        {"host", std::string("host for all 1: ") + first,
+         std::string("host for all 1: ") + first},
+        {"ports", std::string("ports for all 1: ") + up,
+         std::string("none for all 1: ") + none},
+    };
+    for (const auto &each : cases) {
+        SCOPED_TRACE(each.setting);
+        const scoped_variable order("UCX_GAUDI_IPC_ROUTES", each.setting);
+        EXPECT_EQ("pairs     " + each.with_links + "\n", pairs(linked));
+        EXPECT_EQ("pairs     " + each.without + "\n", pairs(box(2)));
     }
 }
 
 TEST_F(made_up_machine, takes_ports_where_a_link_is_up)
 {
-    const scoped_variable order("UCX_GAUDI_IPC_ROUTES", "ports,host");
     launcher::report found = box(3);
-    for (unsigned i = 0; i < 3; ++i) {
-        found.cards[i].module_id = i;
-        found.cards[i].port_map  = "HLS-2";
-    }
-    const auto link_to = [](unsigned card, bool is_up) {
-        gaudi::shim::port_link made;
-        made.is_up = is_up;
-        made.state = is_up ? "LinkUp" : "Polling";
-        made.end   = {true, card, 0};
-        return made;
-    };
-    found.cards[0].links = {link_to(1, true), link_to(1, false),
-                            link_to(1, true), link_to(2, false)};
-    found.cards[1].links = {link_to(0, true)};
-    launcher::add_pairs(where.sys, true, found);
+    found.cards[0].links   = {link_to(1), link_to(1, false), link_to(1),
+                              link_to(2, false)};
+    found.cards[1].links   = {link_to(0)};
+    launcher::add_pairs(found);
     ASSERT_EQ(3u, found.pairs.size());
     EXPECT_EQ("2 links, if HCL of a framework leaves them", found.pairs[0].why);
     EXPECT_STREQ("ports", found.pairs[0].name());
@@ -432,11 +421,11 @@ TEST_F(made_up_machine, takes_ports_where_a_link_is_up)
     EXPECT_STREQ("host", found.pairs[2].name());
     found.cards[0].links.back().state.clear(); /* sysfs does not tell */
     found.pairs.clear();
-    launcher::add_pairs(where.sys, true, found);
+    launcher::add_pairs(found);
     EXPECT_EQ("1 links, if HCL of a framework leaves them", found.pairs[1].why);
     found.pairs.clear();
     found.no_ports = "no libhbl.so";
-    launcher::add_pairs(where.sys, true, found);
+    launcher::add_pairs(found);
     EXPECT_EQ("no libhbl.so", found.pairs[0].why);
     EXPECT_STREQ("host", found.pairs[0].name());
 }
@@ -445,27 +434,10 @@ TEST_F(made_up_machine, leaves_out_pairs_of_hidden_cards)
 {
     launcher::report found = box(3);
     found.cards[1].name.reset();
-    launcher::add_pairs("", true, found);
+    launcher::add_pairs(found);
     ASSERT_EQ(1u, found.pairs.size());
     EXPECT_THAT(found.pairs[0].pairs,
                 ::testing::ElementsAre(std::pair{0u, 2u}));
-}
-
-TEST_F(made_up_machine, is_told_that_its_kernel_cannot_import)
-{
-    const scoped_variable two("FAKE_CARDS", "2");
-    const scoped_variable yes("UCX_GAUDI_IPC_P2P", "y");
-    const scoped_variable choice("UCX_GAUDI_DRIVER", fake_driver);
-    const auto why = [this] {
-        return launcher::make_report(launcher::find_installation(), where)
-            .pairs.at(0)
-            .why;
-    };
-    EXPECT_EQ("UCX_GAUDI_IPC_P2P=y", why()) << "its sysfs is not to be seen";
-    make("sys/class/accel/accel0/device/vendor", "0x1da3\n");
-    EXPECT_EQ("the kernel's driver cannot import dma-bufs", why());
-    make("sys/class/accel/accel0/device/driver_ver", "1.18\n");
-    EXPECT_EQ("UCX_GAUDI_IPC_P2P=y", why());
 }
 
 } // namespace gaudi::test

@@ -216,28 +216,22 @@ TEST_F(own_endpoint, is_there_with_the_lists_of_programs)
     }
 }
 
-/* Between two cards of the process: directly, and through the host. */
+/* Between two cards of the process, through the host. */
 class two_cards : public transfers_within,
-                  public ::testing::WithParamInterface<three_words> {};
+                  public ::testing::WithParamInterface<generation> {};
 
 TEST_P(two_cards, get_bytes_unchanged_from_each_other)
 {
-    const auto &[traffic, proto, import] = GetParam();
+    const auto &[traffic, proto] = GetParam();
     expect_all_there(
         {"worker", traffic, "second-card"},
-        over("gaudi_copy,sm", proto,
-             {{"UCX_GAUDI_DEVICES", "all"}, {"HLTHUNK_EMU_IMPORT", import}}));
+        over("gaudi_copy,sm", proto, {{"UCX_GAUDI_DEVICES", "all"}}));
 }
 
 INSTANTIATE_TEST_SUITE_P(of_a_process, two_cards,
                          ::testing::Combine(::testing::Values("rma", "tag"),
-                                            ::testing::ValuesIn(protocols()),
-                                            ::testing::Values("n", "y")),
-                         [](const auto &test) {
-                             return std::string(std::get<0>(test.param)) +
-                                    "_proto_" + std::get<1>(test.param) +
-                                    "_import_" + std::get<2>(test.param);
-                         });
+                                            ::testing::ValuesIn(protocols())),
+                         name_of_generation);
 
 INSTANTIATE_TEST_SUITE_P(of_transfers, own_worker,
                          ::testing::ValuesIn(make_cases()), name_of);

@@ -32,25 +32,7 @@ void PrintTo(const known_fault &what, std::ostream *to)
 const known_fault known_faults[] = {
     {"a_card_lost_at_a_get", at_client, "submit#5=reset",
      "get 5000000 gaudi gaudi keys"},
-    {"a_card_lost_before_a_key", at_server, "map#1=reset,export=EIO",
-     "get 3000 plain gaudi keys"},
-    {"a_card_killed_at_an_export", at_server, "export=kill",
-     "put 3000 plain gaudi keys"},
-    {"a_card_removed_at_an_export", at_server, "export=remove",
-     "put 3000 plain gaudi keys"},
-    {"a_bad_address_at_an_export", at_server, "export=EFAULT",
-     "get 3000 gaudi gaudi keys"},
-    {"a_refused_export", at_server, "export=EINVAL",
-     "get 3000 gaudi gaudi keys"},
-    {"a_late_export", at_server, "export=ETIMEDOUT",
-     "get 3000 gaudi gaudi keys"},
-    {"a_refused_import", at_client, "import=EINVAL",
-     "get 3000 gaudi gaudi keys"},
-    {"a_driver_that_imports_nothing", at_client, "import=EOPNOTSUPP",
-     "put 3000 gaudi gaudi keys"},
-    {"no_peer_to_peer", at_client, "import=EPERM",
-     "get 1048576 plain gaudi keys"},
-    {"a_card_lost_at_an_import", at_client, "import=reset",
+    {"a_card_lost_before_a_key", at_server, "map#1=reset",
      "get 3000 plain gaudi keys"},
     {"a_card_removed_under_a_message", at_client, "job#1+=remove",
      "tag 1048576 gaudi gaudi operation"},
@@ -91,8 +73,8 @@ protected:
         static constexpr const char *errors[] = {
             "EFAULT", "EINVAL", "ETIMEDOUT", "EMFILE", "ENOMEM", "EIO",
             "EPERM",  "EBUSY",  "reset",     "kill",   "remove"};
-        static constexpr const char *calls[]   = {"map",    "export", "import",
-                                                  "submit", "submit", "wait"};
+        static constexpr const char *calls[]   = {"map", "submit", "submit",
+                                                  "wait"};
         static constexpr const char *of_jobs[] = {
             "abort", "abort", "kill", "reset", "lose:50ms", "remove"};
         static constexpr const char *numbers[] = {"#1", "#2", "#5", "#1+",

@@ -119,8 +119,8 @@ TEST_F(ucx_info, shows_every_variable_with_its_help)
     for (const char *setting :
          {"UCX_GAUDI_DRIVER=emulator\n", "UCX_GAUDI_DEVICES=auto\n",
           "UCX_GAUDI_MEMORY_TYPE=auto\n", "UCX_GAUDI_COPY_STAGING_CHUNK=64K\n",
-          "UCX_GAUDI_COPY_STAGING_COUNT=16\n", "UCX_GAUDI_COPY_MAX_OPS=65536\n",
-          "UCX_GAUDI_COPY_BW="}) {
+          "UCX_GAUDI_COPY_STAGING_COUNT=16\n",
+          "UCX_GAUDI_IPC_ROUTES=ports,host\n", "UCX_GAUDI_COPY_BW="}) {
         EXPECT_THAT(values.output, HasSubstr(setting));
         const std::string name(setting, std::strchr(setting, '=') - setting);
         /* "# help\n#\n# syntax: ...\n...\nNAME=" */

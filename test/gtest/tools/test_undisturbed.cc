@@ -216,7 +216,6 @@ TEST_F(undisturbed, a_machine_without_cards_uses_every_variable)
                   {"UCX_GAUDI_DRIVER", "auto"},
                   {"UCX_GAUDI_MEMORY_TYPE", "auto"},
                   {"UCX_GAUDI_COPY_BW", "10GBs"},
-                  {"UCX_GAUDI_COPY_MAX_OPS", "7"},
                   {"UCX_GAUDI_COPY_STAGING_CHUNK", "4k"},
                   {"UCX_GAUDI_COPY_STAGING_COUNT", "5"}});
     EXPECT_TRUE(is_quiet_success(result, {"UCP context"}));

@@ -7,7 +7,6 @@
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/memory/memory.h"
 #include "uct/gaudi/base/ucx/config.h"
-#include "gtest/transfer/card_child.h"
 
 #include <cerrno>
 #include <chrono>
@@ -32,70 +31,45 @@ base::device_memory &allocate(base::card &owner, size_t size)
     return *memory;
 }
 
-/* Of a card of this process. */
-class own_card_memory final : public card_memory {
+} // namespace
+
+/* Copies when it is polled. */
+class owner_double final : public base::owner_queue {
 public:
-    explicit own_card_memory(base::device_memory &memory)
-        : card_memory(memory.start, memory.end - memory.start), memory_(memory)
+    owner_double(std::shared_ptr<owner_process> of,
+                 const base::owner_queue_options &wished)
+        : of_(std::move(of)), number_(++of_->made),
+          bytes_(wished.chunk_bytes * wished.chunks), most_(wished.chunks),
+          data_(static_cast<char *>(std::aligned_alloc(4096, bytes_)))
     {
-        EXPECT_EQ(UCS_OK,
-                  base::transfer_engine::create(*memory.owner, {}, engine_));
+        ++of_->queues;
     }
-    ~own_card_memory() override
+    ~owner_double() override
     {
-        EXPECT_EQ(holds, releases);
-        engine_.reset();
-        map().free(memory_);
-    }
-
-    void read(void *data, size_t bytes) override
-    {
-        EXPECT_EQ(UCS_OK, engine_->copy(data, here(), bytes));
-    }
-    void write(const void *data, size_t bytes) override
-    {
-        EXPECT_EQ(UCS_OK, engine_->copy(here(), data, bytes));
+        EXPECT_TRUE(asked_.empty());
+        --of_->queues;
+        std::free(data_);
     }
 
-private:
-    int flush() override { return memory_.owner->device().flush(); }
-    int start_on(base::card &user, uint64_t &start_p) override
+    std::span<char> memory() const override { return {data_, bytes_}; }
+    bool is_over() override
     {
-        if (&user == memory_.owner) {
-            start_p = start;
-            return 0;
-        }
-        return memory_.backing->va_on(user, start, size, start_p);
+        const bool is_late = (of_->looks > 0);
+        of_->looks -= is_late ? 1 : 0;
+        return !is_late && (number_ <= of_->over);
     }
-    [[nodiscard]] void *here() const { return reinterpret_cast<void *>(start); }
-
-    base::device_memory &memory_;
-    std::unique_ptr<base::transfer_engine> engine_;
-};
-
-/* Flushes when it is polled, and copies nothing. */
-class flush_queue final : public base::owner_queue {
-public:
-    explicit flush_queue(const base::owner_queue_options &wished)
-        : unused_(wished.chunk_bytes * wished.chunks)
-    {}
-
-    std::span<char> memory() const override { return unused_; }
-    bool is_over() override { return false; }
     bool arm() override { return asked_.empty(); }
     void wait_for_oldest(uint64_t) override {}
     const char *name() const override { return "another process"; }
-    int flush(base::remote_memory &of, void *cookie) override
-    {
-        asked_.emplace_back(&static_cast<card_memory &>(of), cookie);
-        return 0;
-    }
     unsigned poll(shim::dma_completion *completions, unsigned max) override
     {
         unsigned count = 0;
-        for (; (count < max) && !asked_.empty(); asked_.pop_front()) {
-            const auto [memory, cookie] = asked_.front();
-            completions[count++]        = {cookie, memory->flush()};
+        while ((count < max) && !asked_.empty() &&
+               (is_over() || !of_->is_stopped)) {
+            const copy next = asked_.front();
+            asked_.pop_front();
+            completions[count++] = {next.cookie,
+                                    is_over() ? -EKEYREVOKED : make(next)};
         }
         return count;
     }
@@ -106,29 +80,80 @@ public:
     }
 
 private:
-    int ask(base::remote_memory &, bool, uint64_t, uint64_t, uint64_t,
-            void *) override
+    struct copy {
+        bool is_put;
+        uint64_t address;
+        uint64_t offset;
+        uint64_t length;
+        void *cookie;
+    };
+
+    int make(const copy &what)
     {
-        return -EOPNOTSUPP;
+        auto *there = reinterpret_cast<void *>(what.address);
+        void *chunk = data_ + what.offset;
+        EXPECT_EQ(UCS_OK, what.is_put
+                              ? of_->by->copy(there, chunk, what.length)
+                              : of_->by->copy(chunk, there, what.length));
+        return 0;
+    }
+    int ask(base::remote_memory &of, bool is_put, uint64_t address,
+            uint64_t offset, uint64_t size, void *cookie) override
+    {
+        const auto &memory = static_cast<card_memory &>(of);
+        EXPECT_GT(memory.holds, memory.releases) << "it has to be held";
+        if (asked_.size() == most_) {
+            return -EAGAIN;
+        }
+        asked_.push_back({is_put, address, offset, size, cookie});
+        return 0;
     }
 
-    mutable std::vector<char> unused_;
-    std::deque<std::pair<card_memory *, void *>> asked_;
+    const std::shared_ptr<owner_process> of_;
+    const unsigned number_;
+    const size_t bytes_;
+    const size_t most_;
+    char *data_;
+    std::deque<copy> asked_;
 };
 
-} // namespace
+card_memory::card_memory(base::card &owner, size_t bytes)
+    : card_memory(allocate(owner, bytes))
+{}
 
-bool card_memory::wants_flush() const
+card_memory::card_memory(base::device_memory &memory)
+    : counted_memory(memory.start, memory.end - memory.start), memory_(memory)
 {
-    const base::held_cards cards = base::card_table::instance().cards();
-    return cards.first()->device().capabilities().answers_early;
+    EXPECT_EQ(UCS_OK,
+              base::transfer_engine::create(*memory.owner, {}, process->by));
+}
+
+card_memory::~card_memory()
+{
+    EXPECT_EQ(holds, releases);
+    map().free(memory_);
 }
 
 int card_memory::connect(const base::owner_queue_options &wished,
                          std::unique_ptr<base::owner_queue> &queue_p)
 {
-    queue_p = std::make_unique<flush_queue>(wished);
-    return 0;
+    ++process->asked;
+    const auto end = std::chrono::steady_clock::now() + process->patience;
+    while (std::chrono::steady_clock::now() < end) {}
+    if (process->refuses == 0) {
+        queue_p = std::make_unique<owner_double>(process, wished);
+    }
+    return process->refuses;
+}
+
+void card_memory::read(void *data, size_t bytes)
+{
+    EXPECT_EQ(UCS_OK, process->by->copy(data, here(), bytes));
+}
+
+void card_memory::write(const void *data, size_t bytes)
+{
+    EXPECT_EQ(UCS_OK, process->by->copy(here(), data, bytes));
 }
 
 void prepare_process()
@@ -194,31 +219,6 @@ child_memory::~child_memory()
     EXPECT_EQ(holds, releases);
 }
 
-int child_memory::va_on(base::card &, uint64_t, size_t, uint64_t &)
-{
-    ADD_FAILURE() << "host memory has no address on a card";
-    return -EINVAL;
-}
-
-std::unique_ptr<card_memory> card_memory::create(base::card &owner,
-                                                 size_t bytes)
-{
-    return std::make_unique<own_card_memory>(allocate(owner, bytes));
-}
-
-int card_memory::va_on(base::card &user, uint64_t address, size_t length,
-                       uint64_t &va_p)
-{
-    EXPECT_LE(address - start + length, size);
-    EXPECT_GT(holds, releases) << "it has to be held";
-    uint64_t first;
-    const int ret = (refusal != 0) ? refusal : start_on(user, first);
-    if (ret == 0) {
-        va_p = first + (address - start);
-    }
-    return ret;
-}
-
 device_buffer::device_buffer(base::card &owner, size_t size)
     : memory_(&allocate(owner, size))
 {}
@@ -257,7 +257,6 @@ void transfers::TearDown()
     }
     engine.reset();
     other_.reset();
-    child_.reset();
     cards_ = {};
     EXPECT_THAT(take_logs(), ::testing::IsEmpty());
 }
@@ -269,22 +268,12 @@ base::card &transfers::card(size_t index)
 
 std::unique_ptr<card_memory> transfers::far_memory(size_t bytes)
 {
-    if (!has_one_card()) {
-        /* Which this one's cards use in place. */
-        return card_memory::create(card(goes_over_host() ? 0 : 1), bytes);
-    }
-    if (child_ == nullptr) {
-        child_ = std::make_unique<card_child>();
-    }
-    return child_->allocate(bytes);
+    return std::make_unique<card_memory>(card(has_one_card() ? 0 : 1), bytes);
 }
 
 uint64_t transfers::far_moved_bytes()
 {
-    if (!has_one_card()) {
-        return moved_bytes(card(1));
-    }
-    return (child_ != nullptr) ? child_->moved_bytes() : 0;
+    return has_one_card() ? 0 : moved_bytes(card(1));
 }
 
 void transfers::pause(base::card &which, bool paused)

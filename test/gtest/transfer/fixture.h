@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Transfer engines on a box of two cards, both open, and memory that stands for
- * another process's: host memory of a child, and memory of the second card.
- * Where a process has one card (Gaudi3) a child has the second one.
+ * another process's: host memory of a child, and memory of the second card,
+ * which an engine of its own copies as that process would. Where a process has
+ * one card (Gaudi3) it is that card's.
  *
  * Every test fails on a warning or error of UCX that it did not announce, and
  * on memory that is held more often than it is released.
@@ -17,6 +18,7 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -76,8 +78,6 @@ public:
     ~child_memory() override;
 
     const util::process_memory *host() override { return child_->host(); }
-    int va_on(base::card &, uint64_t, size_t, uint64_t &) override;
-
     void read(void *data, size_t offset, size_t length) const
     {
         child_->read(data, offset, length);
@@ -92,35 +92,47 @@ private:
     const std::unique_ptr<memory_child> child_;
 };
 
-/** Memory of a card, which other cards import. */
-class card_memory : public counted_memory {
+/** A process that has memory of a card, and copies when it is asked. Stays
+ *  while it is connected to. */
+struct owner_process {
+    std::unique_ptr<base::transfer_engine> by;
+    int refuses = 0;                       /**< -errno of connections, */
+    std::chrono::milliseconds patience{0}; /**< which take so long */
+    bool is_stopped = false;               /**< it copies nothing now */
+    unsigned asked  = 0;                   /**< for connections, */
+    unsigned made   = 0;
+    unsigned queues = 0; /**< that there are */
+    unsigned over   = 0; /**< connections up to this one, */
+    unsigned looks  = 0; /**< after so many looks at any */
+};
+
+/** Memory of a card, whose owner copies. */
+class card_memory final : public counted_memory {
 public:
     /** Of a card of this process. */
-    static std::unique_ptr<card_memory> create(base::card &owner, size_t bytes);
+    card_memory(base::card &owner, size_t bytes);
+    ~card_memory() override;
 
     const util::process_memory *host() override { return nullptr; }
-    uint64_t owner() const override { return number; }
-    int va_on(base::card &user, uint64_t address, size_t length,
-              uint64_t &va_p) override;
-    bool wants_flush() const override;
+    uint64_t owner() const override
+    {
+        return reinterpret_cast<uintptr_t>(process.get());
+    }
     int connect(const base::owner_queue_options &wished,
                 std::unique_ptr<base::owner_queue> &queue_p) override;
 
-    /** As shim::card::flush, of its card. */
-    virtual int flush() = 0;
+    /** What is there, from its first byte on. */
+    void read(void *data, size_t bytes);
+    void write(const void *data, size_t bytes);
 
-    /** What is there, from its first byte on, by its own card. */
-    virtual void read(void *data, size_t bytes)        = 0;
-    virtual void write(const void *data, size_t bytes) = 0;
-
-    int refusal     = 0; /**< what va_on says */
-    uint64_t number = 0; /**< of its owner */
-
-protected:
-    using counted_memory::counted_memory;
+    const std::shared_ptr<owner_process> process =
+        std::make_shared<owner_process>();
 
 private:
-    virtual int start_on(base::card &user, uint64_t &start_p) = 0;
+    explicit card_memory(base::device_memory &memory);
+    [[nodiscard]] void *here() const { return reinterpret_cast<void *>(start); }
+
+    base::device_memory &memory_;
 };
 
 /** Memory of a card of ours. */
@@ -152,8 +164,6 @@ private:
     base::host_memory &memory_;
 };
 
-class card_child;
-
 /** What the module does when it is loaded, as far as engines need it. */
 void prepare_process();
 
@@ -169,11 +179,11 @@ protected:
 
     [[nodiscard]] static base::card &card(size_t index);
 
-    /** Memory of the second card, of this process or a child. */
-    [[nodiscard]] std::unique_ptr<card_memory> far_memory(size_t bytes);
+    /** Memory of the second card, if there is one. */
+    [[nodiscard]] static std::unique_ptr<card_memory> far_memory(size_t bytes);
 
-    /** moved_bytes() of that card. */
-    [[nodiscard]] uint64_t far_moved_bytes();
+    /** moved_bytes() of that card; 0 without a second one. */
+    [[nodiscard]] static uint64_t far_moved_bytes();
     static void pause(base::card &which, bool paused);
 
     /** Make the engine anew. */
@@ -198,7 +208,6 @@ protected:
 private:
     base::held_cards cards_;
     std::unique_ptr<base::transfer_engine> other_;
-    std::unique_ptr<card_child> child_;
 };
 
 } // namespace gaudi::test

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which card is said to have copied what, on a box of two. */
+/* What is said to have moved the bytes of an engine's operations. */
 #include "gtest/transfer/fixture.h"
 
 #include "common/vfs.h"
 
+#include <map>
+#include <string>
 #include <thread>
 
 namespace gaudi::test {
@@ -30,10 +32,21 @@ protected:
         transfers::TearDown();
     }
 
-    static std::optional<uint64_t> bytes(size_t index, const char *direction)
+    static std::optional<uint64_t> number(const std::string &of)
     {
-        return vfs_number(root + ('/' + card(index).name()) + '/' + direction +
-                          "/bytes");
+        return vfs_number(root + ("/copies/" + of));
+    }
+
+    /* Bytes and operations of each. */
+    static void expect(const std::map<std::string, uint64_t> &operations)
+    {
+        for (const std::string by : {"card", "ports", "host", "cpu"}) {
+            const auto known = operations.find(by);
+            const uint64_t count =
+                (known != operations.end()) ? known->second : 0;
+            EXPECT_EQ(count, number(by + "_operations")) << by;
+            EXPECT_EQ(count * size, number(by + "_bytes")) << by;
+        }
     }
 
     void copy(const base::side &dst, const base::side &src)
@@ -47,30 +60,32 @@ protected:
     uct_base_iface_t interface {};
 };
 
-TEST_F(counted_transfers, show_a_card_once_it_is_used)
+TEST_F(counted_transfers, are_told_apart_by_what_moved_the_bytes)
 {
     guarded_buffer host(size);
-    const device_buffer second(card(1), size);
-    EXPECT_EQ(uint64_t{0}, bytes(0, "host_to_device"));
-    EXPECT_EQ(std::nullopt, bytes(1, "host_to_device"));
-    copy(second.data(), host.data());
-    EXPECT_EQ(size, bytes(1, "host_to_device"));
-    EXPECT_EQ(uint64_t{0}, bytes(0, "host_to_device"));
-    engine->add_files(); /* as UCX may have it do at any time */
-    EXPECT_EQ(size, bytes(1, "host_to_device"));
-}
+    const device_buffer near(card(0), size);
+    const auto child = child_memory::create(size);
+    const auto far   = far_memory(size);
+    expect({});
+    copy(near.data(), host.data());
+    ASSERT_EQ(UCS_OK, engine->copy(host.data(), near.data(), size));
+    expect({{"card", 2}});
+    copy(far->at(0), near.data());
+    copy(host.data(), far->at(0));
+    expect({{"card", 2}, {"host", 2}});
+    copy(child->at(0), host.data());
+    guarded_buffer other(size);
+    ASSERT_EQ(UCS_OK, engine->copy(other.data(), host.data(), size));
+    expect({{"card", 2}, {"host", 2}, {"cpu", 2}});
+    copy(near.data(), child->at(0));
+    expect({{"card", 3}, {"host", 2}, {"cpu", 2}});
 
-TEST_F(counted_transfers, are_the_reading_cards)
-{
-    const device_buffer first(card(0), size);
-    const device_buffer second(card(1), size);
-    copy(second.data(), first.data());
-    EXPECT_EQ(size, bytes(1, "card_to_card_in"));
-    EXPECT_EQ(uint64_t{0}, bytes(0, "card_to_card_out"))
-        << "card 1 did it, and nothing is counted twice";
-    copy(first.data(), second.data());
-    EXPECT_EQ(size, bytes(0, "card_to_card_in"));
-    EXPECT_EQ(uint64_t{0}, bytes(0, "on_card"));
+    engine->add_files(); /* as UCX may have it do at any time */
+    far->process->refuses = -EOPNOTSUPP;
+    far->process->over    = far->process->made;
+    EXPECT_EQ(UCS_ERR_UNSUPPORTED, engine->copy(host.data(), far->at(0), size));
+    expect_log("cannot reach memory of another process");
+    expect({{"card", 3}, {"host", 2}, {"cpu", 2}});
 }
 
 TEST_F(counted_transfers, may_be_read_meanwhile)
@@ -83,7 +98,7 @@ TEST_F(counted_transfers, may_be_read_meanwhile)
     std::thread reader([&] {
         while (!over) {
             engine->add_files();
-            const uint64_t now = bytes(0, "host_to_device").value_or(0);
+            const uint64_t now = number("card_bytes").value_or(0);
             rises &= (now >= last);
             last = now;
         }
@@ -94,7 +109,7 @@ TEST_F(counted_transfers, may_be_read_meanwhile)
     over = true;
     reader.join();
     EXPECT_TRUE(rises);
-    EXPECT_EQ(100 * size, bytes(0, "host_to_device"));
+    EXPECT_EQ(100 * size, number("card_bytes"));
 }
 
 } // namespace

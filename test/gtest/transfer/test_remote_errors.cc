@@ -76,10 +76,6 @@ TEST_F(remote_errors, memory_that_is_not_there_is_an_error)
             : counted_memory(0, 4096), of_(of)
         {}
         const util::process_memory *host() override { return of_; }
-        int va_on(base::card &, uint64_t, size_t, uint64_t &) override
-        {
-            return -1;
-        }
 
     private:
         const util::process_memory *of_;
@@ -139,14 +135,14 @@ TEST_F(remote_errors, what_hold_says_is_the_answer)
     EXPECT_EQ(UCS_OK, engine->flush(nullptr, nullptr));
 }
 
-TEST_F(remote_errors, what_cannot_be_imported_is_let_go)
+TEST_F(remote_errors, what_its_owner_does_not_copy_is_let_go)
 {
     auto far = far_memory(4096);
     device_buffer device(card(0), 4096);
     char host[8] = {};
     guarded_buffer memory(4096);
     registration registered(memory.data(), 4096);
-    far->refusal = -EOPNOTSUPP;
+    far->process->refuses = -EOPNOTSUPP;
     for (void *local :
          {static_cast<void *>(host), static_cast<void *>(memory.data()),
           static_cast<void *>(device.data())}) {
@@ -242,6 +238,7 @@ TEST_F(remote_errors, a_canceled_copy_ends_once_and_the_others_go_on)
     counted_completion given_up[4];
     counted_completion kept;
     counted_completion flushed;
+    far->process->is_stopped = true;
     pause(card(0), true);
     ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, child->at(0), host.data(),
                                             large, &given_up[0]));
@@ -259,8 +256,9 @@ TEST_F(remote_errors, a_canceled_copy_ends_once_and_the_others_go_on)
     engine->cancel(domain, UCS_ERR_ENDPOINT_TIMEOUT);
     engine->progress();
     EXPECT_EQ(1u, given_up[0].calls);
-    EXPECT_EQ(0u, given_up[1].calls) << "the card still has pieces of it";
+    EXPECT_EQ(0u, given_up[1].calls) << "the owner still has pieces of it";
     EXPECT_EQ(1u, given_up[3].calls);
+    far->process->is_stopped = false;
     pause(card(0), false);
     flush();
     for (const counted_completion &each : given_up) {

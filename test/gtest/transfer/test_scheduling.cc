@@ -10,7 +10,7 @@ namespace gaudi::test {
 
 namespace {
 
-constexpr size_t large  = 64 << 20;
+constexpr size_t large  = 16 << 20;
 constexpr size_t medium = 2 << 20;
 constexpr size_t whole  = large + medium;
 
@@ -173,46 +173,6 @@ TEST_F(scheduling, no_more_than_the_wished_pieces_are_on_the_way)
     pause(card(0), false);
     flush();
     EXPECT_EQ(before + 3 * (medium >> 16), jobs());
-}
-
-/* While one card serves somebody else, the next one has its turn. */
-TEST_F(scheduling, reads_of_several_cards_are_short)
-{
-    constexpr uint64_t piece = 128 << 10;
-    const auto other         = far_memory(large);
-    other->number            = 1;
-    for (card_memory *each : {far.get(), other.get()}) { /* import it */
-        ASSERT_EQ(UCS_OK, engine->copy(near->data(), each->at(0), 8));
-    }
-    counted_completion done[2];
-    pause(card(0), true);
-    const uint64_t before = jobs();
-    ASSERT_EQ(UCS_INPROGRESS,
-              engine->start(domain, near->data(), far->at(0), large, &done[0]));
-    const uint64_t of_one = jobs();
-    ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, near->data(), other->at(0),
-                                            large, &done[1]));
-    engine->progress();
-    EXPECT_GT(jobs(), of_one) << "which does not wait for the first card";
-    pause(card(0), false);
-    flush();
-    EXPECT_GE(jobs() - before, large / piece);
-}
-
-/* Nobody else would have a turn. */
-TEST_F(scheduling, reads_of_one_card_are_whole_pieces)
-{
-    ASSERT_EQ(UCS_OK, engine->copy(near->data(), far->at(0), 8));
-    counted_completion done[2];
-    const uint64_t before      = moved_bytes(card(0));
-    const uint64_t jobs_before = jobs();
-    for (counted_completion &each : done) {
-        ASSERT_EQ(UCS_INPROGRESS, engine->start(domain, near->data(),
-                                                far->at(0), large, &each));
-    }
-    flush();
-    EXPECT_EQ(before + 2 * large, moved_bytes(card(0)));
-    EXPECT_LE(jobs() - jobs_before, 2 * (large >> 20) + 20);
 }
 
 TEST_F(scheduling, equals_take_turns)

@@ -10,8 +10,6 @@
  */
 #pragma once
 
-#include "common/framework.h"
-
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -29,12 +27,10 @@ enum step : unsigned {
     frees     = 1 << 1,
     maps      = 1 << 2, /**< device or host memory, to the card */
     unmaps    = 1 << 3,
-    exports   = 1 << 4, /**< its memory, for another card or process */
-    imports   = 1 << 5, /**< memory of another card or process */
-    copies    = 1 << 6, /**< with its own engines */
-    accesses  = 1 << 7, /**< its memory, with the engines of any card */
-    opens     = 1 << 8,
-    closes    = 1 << 9,
+    copies    = 1 << 4, /**< with its own engines */
+    accesses  = 1 << 5, /**< its memory, with the engines of any card */
+    opens     = 1 << 6,
+    closes    = 1 << 7,
 };
 
 /** A card once a fault was met. */
@@ -113,46 +109,6 @@ inline bool from_line(const std::string &line, observation &seen)
     return !words.fail();
 }
 
-/** Where cards meet in host memory alone. Each copies its own memory, to and
- *  from chunks that it maps before the first of them; none imports, and none
- *  exports unless the settings say that cards reach each other. So between host
- *  memory and a peer's device memory no card of ours is needed.
- */
-inline constexpr struct {
-    std::string_view name;
-    unsigned needs;
-    unsigned tries = no_step; /* when the settings say that */
-} rules_over_host[] = {
-    {"to_other_card", copies | accesses, exports},
-    {"from_other_card", copies | accesses | maps, exports},
-    {"mkey_pack", no_step},
-    {"rkey_unpack", no_step},
-    {"ipc_put_host", no_step},
-    {"ipc_get_host", no_step},
-    {"ipc_put_device", copies | accesses | maps},
-    {"ipc_get_device", copies | accesses | maps},
-    {"ipc_put_short", no_step},
-    {"ipc_put_bcopy", no_step},
-};
-
-inline operation_rules rules_over(bool host, operation_rules rules)
-{
-    if (goes_by_ports() &&
-        std::string_view(rules.name).ends_with("_other_card")) {
-        rules.needs    = accesses;
-        rules.can_miss = no_step;
-        return rules;
-    }
-    for (const auto &[name, needs, tries] : rules_over_host) {
-        const bool exports_all_the_same = (name == "mkey_pack") && may_export();
-        if (host && (name == rules.name) && !exports_all_the_same) {
-            rules.needs    = needs;
-            rules.can_miss = may_import() ? tries : no_step;
-        }
-    }
-    return rules;
-}
-
 enum class meeting { must, may, must_not };
 
 /** Besides, nothing hangs, nothing is told twice, and no byte is wrong. */
@@ -180,8 +136,6 @@ inline constexpr fault faults[] = {
     {"allocation", "alloc=ENOMEM@0", allocates, UCS_ERR_NO_MEMORY,
      after::works},
     {"mapping", "map=ENOMEM@0", maps, UCS_ERR_NO_MEMORY, after::works},
-    {"export", "export=EMFILE@0", exports, UCS_OK, after::works},
-    {"import", "import=EPERM@0", imports, UCS_ERR_UNREACHABLE, after::works},
     /* The job goes on, and the driver is asked again. */
     {"wait", "wait#1=EFAULT@0", copies, UCS_OK, after::works},
     /* There is nothing a caller could do about these. */
@@ -194,7 +148,7 @@ inline constexpr fault faults[] = {
 /* The framework allocates, maps and opens, so the transports do not. */
 inline unsigned made_by_transports(bool beside_framework)
 {
-    return beside_framework ? (exports | imports | copies | accesses) : ~0u;
+    return beside_framework ? (copies | accesses) : ~0u;
 }
 
 inline ucs_status_t error_of(const fault &what, bool beside_framework)
@@ -224,10 +178,9 @@ inline expectation expected(const fault &what, const operation_rules &of,
     if ((what.hits & made & of.needs) == no_step) {
         return wanted;
     }
-    /* Without a key nothing is begun, nor with chunks that are not mapped. */
-    const told by =
-        ((what.hits == imports) || (what.hits == maps)) ? by_call : of.errors;
-    wanted.*by = error_of(what, beside_framework);
+    /* Nothing is begun with chunks that are not mapped. */
+    const told by = (what.hits == maps) ? by_call : of.errors;
+    wanted.*by    = error_of(what, beside_framework);
     if (std::string_view(of.name) == "flush") { /* it has waited for the put */
         wanted.completion = wanted.endpoint;
     }

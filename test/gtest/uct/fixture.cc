@@ -557,7 +557,7 @@ void transport::finish(const counted_completion &done, const caller &test)
     }
 }
 
-void transport::read_back(void *local, uint64_t remote, size_t size)
+void transport::read_device(void *local, uint64_t remote, size_t size)
 {
     auto *to = static_cast<char *>(local);
     for (size_t done = 0; done < size;) {
@@ -573,7 +573,7 @@ void transport::read_back(void *local, uint64_t remote, size_t size)
                                             uint64_t seed, uint64_t position)
 {
     std::vector<char> seen(size);
-    read_back(seen.data(), remote, size);
+    read_device(seen.data(), remote, size);
     return has_pattern(seen.data(), size, seed, position);
 }
 

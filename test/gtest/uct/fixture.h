@@ -282,7 +282,7 @@ public:
              const caller &test = caller::current());
 
     /** Read device memory for a check, by another path than the test's. */
-    void read_back(void *local, uint64_t remote, size_t size);
+    void read_device(void *local, uint64_t remote, size_t size);
 
     /** Whether device memory holds a pattern, see has_pattern. */
     ::testing::AssertionResult holds(uint64_t remote, size_t size,

@@ -77,12 +77,6 @@ ipc_peer::memory read_memory(std::istream &words)
     return {from_hex(key), address};
 }
 
-size_t device_bytes()
-{
-    const char *wished = std::getenv(peer_block);
-    return (wished != nullptr) ? std::stoul(wished) : ipc_peer_bytes;
-}
-
 /* What the child has, */
 struct peer_memory {
     opened_domain copy_md;
@@ -91,7 +85,7 @@ struct peer_memory {
     char *const host = static_cast<char *>(
         mmap(nullptr, ipc_peer_bytes, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    device_buffer device{copy_md, device_bytes()};
+    device_buffer device{copy_md, ipc_peer_bytes};
 };
 
 /* and by what others use it. */
@@ -106,20 +100,17 @@ struct shared_memory {
     peer_memory &memory;
     opened_domain ipc_md{"gaudi_ipc"};
     transport ipc{ipc_md};
-    std::optional<registration> host_memh{std::in_place, ipc_md, memory.host,
-                                          ipc_peer_bytes};
+    const registration host_memh{ipc_md, memory.host, ipc_peer_bytes};
     std::optional<registration> device_memh{
-        std::in_place, ipc_md, memory.device.address, device_bytes()};
+        std::in_place, ipc_md, memory.device.address, ipc_peer_bytes};
 };
 
 struct peer_state : peer_memory {
     std::optional<shared_memory> shared{*this};
     uct_ep_h back = nullptr;
     std::unique_ptr<unpacked_key> held;    /* that a transfer uses */
-    bool writes = false;                   /* by it, so that it stays */
     std::vector<std::vector<char>> echoes; /* that wait for room */
-    size_t received  = 0;                  /* messages */
-    uint64_t written = 0;                  /* by ports, when that was noted */
+    size_t received = 0;                   /* messages */
 };
 
 bool send_echo(peer_state &state, const std::vector<char> &data)
@@ -235,37 +226,22 @@ std::string answer(peer_state &state, std::istringstream words)
     if (what == "written") {
         unsigned port = 0;
         words >> port;
-        return std::to_string(engine_hooks::counters().ports[port].bytes);
-    }
-    if (what == "mappings") {
-        return std::to_string(engine_hooks::counters().mappings);
-    }
-    if (what == "flushes") {
-        return std::to_string(engine_hooks::counters().flushes);
+        return std::to_string(engine_hooks::counters().port_bytes[port]);
     }
     if (what == "hold") {
         const ipc_peer::memory there = read_memory(words);
         size_t bytes                 = 0;
-        bool is_put                  = false;
-        words >> bytes >> is_put;
-        if (!is_put || (state.held == nullptr)) {
-            state.held = std::make_unique<unpacked_key>(there.key);
-        }
-        state.writes = is_put;
+        words >> bytes;
+        state.held = std::make_unique<unpacked_key>(there.key);
         engine_hooks::pause(true);
         const endpoint to{state.back, state.held->rkey()};
-        return ucs_status_string(is_put
-                                     ? to.put_zcopy(state.device.address, bytes,
-                                                    there.address, nullptr)
-                                     : to.get_zcopy(state.device.address, bytes,
-                                                    there.address, nullptr));
+        return ucs_status_string(
+            to.get_zcopy(state.device.address, bytes, there.address, nullptr));
     }
     if (what == "let_go") {
         engine_hooks::pause(false);
         state.shared->ipc.flush();
-        if (!state.writes) {
-            state.held.reset();
-        }
+        state.held.reset();
         return "free";
     }
     if (what == "unmap_host") {
@@ -273,30 +249,13 @@ std::string answer(peer_state &state, std::istringstream words)
                                                          : "refused";
     }
     if (what == "end_key") {
-        bool of_device = false;
-        words >> of_device;
-        (of_device ? state.shared->device_memh : state.shared->host_memh)
-            .reset();
-        return "ended";
-    }
-    if (what == "note_writes") {
-        state.written = written_by_ports();
-        return "noted";
-    }
-    if (what == "end_key_amid_writes") {
-        while (written_by_ports() == state.written) {
-            progress(state);
-        }
         state.shared->device_memh.reset();
         return "ended";
     }
     if (what == "invalidate") {
         counted_completion over;
-        bool of_device = false;
-        words >> of_device;
-        registration &ended =
-            *(of_device ? state.shared->device_memh : state.shared->host_memh);
-        uct_mem_h memh = std::exchange(ended.memh, nullptr);
+        uct_mem_h memh =
+            std::exchange(state.shared->device_memh->memh, nullptr);
         if (invalidate(state.shared->ipc_md, memh, over) != UCS_OK) {
             return "refused";
         }
@@ -343,7 +302,7 @@ GAUDI_CHILD(ipc_peer_main)
     GAUDI_CHILD_REQUIRE(uct_iface_set_am_handler(shared.ipc.iface, ipc_echo_id,
                                                  receive, &state, 0) == UCS_OK);
     tell_parent(to_words(shared.ipc.address()));
-    tell_parent(to_words({pack_key(shared.ipc_md, shared.host_memh->memh),
+    tell_parent(to_words({pack_key(shared.ipc_md, shared.host_memh.memh),
                           reinterpret_cast<uintptr_t>(state.host)}));
     tell_parent(to_words(shared.key_of_device()));
     while (const auto line = next_line(state)) {
@@ -378,11 +337,10 @@ bool ipc_peer::has(bool of_device, size_t size, uint64_t seed)
     return ask(line.str()) == "yes";
 }
 
-void ipc_peer::hold(const memory &what, size_t bytes, bool is_put)
+void ipc_peer::hold(const memory &what, size_t bytes)
 {
     EXPECT_EQ(ucs_status_string(UCS_INPROGRESS),
-              ask("hold " + to_words(what) + " " + std::to_string(bytes) + " " +
-                  std::to_string(is_put)));
+              ask("hold " + to_words(what) + " " + std::to_string(bytes)));
 }
 
 void ipc_peer::let_go()
@@ -400,25 +358,14 @@ void ipc_peer::unmap_host()
     EXPECT_EQ("unmapped", ask("unmap_host"));
 }
 
-void ipc_peer::end_key(bool of_device)
+void ipc_peer::end_key()
 {
-    EXPECT_EQ("ended", ask("end_key " + std::to_string(of_device)));
+    EXPECT_EQ("ended", ask("end_key"));
 }
 
-void ipc_peer::note_writes()
+void ipc_peer::invalidate()
 {
-    EXPECT_EQ("noted", ask("note_writes"));
-}
-
-void ipc_peer::end_key_amid_writes()
-{
-    EXPECT_EQ("ended", ask("end_key_amid_writes"));
-}
-
-void ipc_peer::invalidate(bool of_device)
-{
-    EXPECT_EQ(ucs_status_string(UCS_OK),
-              ask("invalidate " + std::to_string(of_device)));
+    EXPECT_EQ(ucs_status_string(UCS_OK), ask("invalidate"));
 }
 
 void ipc_peer::execute()
@@ -460,16 +407,6 @@ uint64_t ipc_peer::written_by(unsigned port)
     return std::stoull(ask("written " + std::to_string(port)));
 }
 
-uint64_t ipc_peer::mappings()
-{
-    return std::stoull(ask("mappings"));
-}
-
-uint64_t ipc_peer::flushes()
-{
-    return std::stoull(ask("flushes"));
-}
-
 void ipc_peer::flush_echoes(size_t count)
 {
     EXPECT_EQ("flushed", ask("flush_echoes " + std::to_string(count)));
@@ -490,8 +427,8 @@ uint64_t moved_bytes()
 uint64_t written_by_ports()
 {
     uint64_t sum = 0;
-    for (const auto &port : engine_hooks::counters().ports) {
-        sum += port.bytes;
+    for (const uint64_t bytes : engine_hooks::counters().port_bytes) {
+        sum += bytes;
     }
     return sum;
 }

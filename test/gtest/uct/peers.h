@@ -23,10 +23,6 @@ inline constexpr uint8_t ipc_echo_id = 5;
  *  descriptor of its interface, or "rests", without any progress. */
 inline constexpr char peer_habit[] = "GAUDI_PEER_HABIT";
 
-/** Variable with the bytes of the block that a peer's device memory begins, if
- *  that is larger. */
-inline constexpr char peer_block[] = "GAUDI_PEER_BLOCK";
-
 /** A child with gaudi_ipc and memory that others may use. It does what it is
  *  told in lines, and makes progress in between. */
 class ipc_peer {
@@ -58,9 +54,8 @@ public:
     void flush_echoes(size_t count);
 
     /** Let it start to read memory of the process it is connected to, and not
-     *  get on until @ref let_go. Or to write there, always by one key. */
-    void hold(const memory &what, size_t bytes = ipc_peer_bytes,
-              bool is_put = false);
+     *  get on until @ref let_go. */
+    void hold(const memory &what, size_t bytes = ipc_peer_bytes);
     void let_go();
 
     /** Bytes that the engines of its card moved. */
@@ -72,24 +67,14 @@ public:
     /** Bytes that its card has written by a port, by the hardware's number. */
     uint64_t written_by(unsigned port);
 
-    /** What its card has mapped now. */
-    uint64_t mappings();
-
-    /** Times that it has flushed its card. */
-    uint64_t flushes();
-
     /** Let it unmap its host memory, and keep the registration. */
     void unmap_host();
 
-    /** Let it end the registration of its device or host memory. */
-    void end_key(bool of_device = true);
+    /** Let it end the registration of its device memory. */
+    void end_key();
 
-    /** The same once its card writes by ports, in a call, after this. */
-    void note_writes();
-    void end_key_amid_writes();
-
-    /** The same by an invalidation, until that is over. */
-    void invalidate(bool of_device = true);
+    /** The same of its device memory by an invalidation, until that is over. */
+    void invalidate();
 
     /** Let it execute another program, which says what it is told. */
     void execute();

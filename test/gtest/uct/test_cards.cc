@@ -5,6 +5,8 @@
 #include "common/process_state.h"
 
 #include <array>
+#include <iterator>
+#include <numeric>
 
 extern "C" {
 #include <config.h>
@@ -30,21 +32,6 @@ child_options all_cards_with(const child_environment &changes)
 }
 
 const child_options all_cards = all_cards_with({});
-/* With the driver of the Linux kernel, whose cards reach no other card. */
-const child_options without_import =
-    all_cards_with({{"HLTHUNK_EMU_IMPORT", "n"}});
-/* On a machine whose cards have no peer-to-peer. */
-const child_options without_peers =
-    all_cards_with({{"HLTHUNK_EMU_P2P", "0,1,2"}});
-
-/* Whether one card of the process copies to another. Where it has one only,
- * that is all of them. */
-bool goes_directly()
-{
-    return has_one_card() || (!goes_over_host() &&
-                              (std::getenv("HLTHUNK_EMU_IMPORT") == nullptr) &&
-                              (std::getenv("HLTHUNK_EMU_P2P") == nullptr));
-}
 
 /* Engine counters of every card, by index. */
 std::array<hlthunk_emu_counters, card_count> counters()
@@ -102,23 +89,6 @@ void copy_to_card(transport &tl, bool blocking, void *from, size_t length,
     }
 }
 
-class between_cards : public ::testing::TestWithParam<const child_options *> {
-protected:
-    static const child_options &options() { return *GetParam(); }
-};
-
-std::string name_of_box(const ::testing::TestParamInfo<const child_options *> &)
-{
-    return "box";
-}
-
-INSTANTIATE_TEST_SUITE_P(directly, between_cards, ::testing::Values(&all_cards),
-                         name_of_box);
-INSTANTIATE_TEST_SUITE_P(through_the_host, between_cards,
-                         ::testing::Values(&without_import), name_of_box);
-INSTANTIATE_TEST_SUITE_P(without_peer_to_peer, between_cards,
-                         ::testing::Values(&without_peers), name_of_box);
-
 /* Which engines copy within a card: some are missing, or all. */
 TEST(within_a_card, a_copy_takes_an_engine_that_is_there)
 {
@@ -155,7 +125,7 @@ GAUDI_CHILD(copies_within_a_card)
     return 0;
 }
 
-TEST_P_IN_CHILD(between_cards, a_copy_gets_there, options())
+TEST_IN_CHILD(between_cards, a_copy_gets_there, all_cards)
 {
     constexpr size_t largest = 5 << 20;
     const size_t of_source   = has_one_card() ? 0 : 1;
@@ -176,17 +146,18 @@ TEST_P_IN_CHILD(between_cards, a_copy_gets_there, options())
             copy_to_card(tl, blocking, source.data() + 1, length,
                          target.remote(2));
             const auto after = counters();
-            /* By ports, the reading card, or both through the host. */
-            const bool through_host = !goes_directly() && !goes_by_ports();
+            /* Through the host; within the card where there is one only. */
+            const size_t within  = has_one_card() ? length : 0;
+            const size_t through = length - within;
             ASSERT_TRUE(after[of_target].device_to_device_bytes -
                             before[of_target].device_to_device_bytes ==
-                        (goes_by_ports() || through_host ? 0 : length));
+                        within);
             ASSERT_TRUE(after[of_source].device_to_host_bytes -
                             before[of_source].device_to_host_bytes ==
-                        (through_host ? length : 0));
+                        through);
             ASSERT_TRUE(after[of_target].host_to_device_bytes -
                             before[of_target].host_to_device_bytes ==
-                        (through_host ? length : 0));
+                        through);
             EXPECT_TRUE(tl.holds(target.remote(2), length, seed));
         }
     }
@@ -194,7 +165,7 @@ TEST_P_IN_CHILD(between_cards, a_copy_gets_there, options())
 
 /* All cards send to all others at once, with blocking copies between and a
  * fence behind which the last round reads what the first one wrote. */
-TEST_P_IN_CHILD(between_cards, many_copies_get_there_in_order, options())
+TEST_IN_CHILD(between_cards, many_copies_get_there_in_order, all_cards)
 {
     constexpr size_t part    = 150000;
     constexpr unsigned count = 60;
@@ -234,11 +205,11 @@ TEST_P_IN_CHILD(between_cards, many_copies_get_there_in_order, options())
     ASSERT_TRUE(started == 2 * count);
     tl.flush();
     std::vector<char> seen(data.size());
-    tl.read_back(seen.data(), memory[2]->remote(), seen.size());
+    tl.read_device(seen.data(), memory[2]->remote(), seen.size());
     ASSERT_TRUE(seen == data);
 }
 
-TEST_P_IN_CHILD(between_cards, a_copy_wakes_who_waits, options())
+TEST_IN_CHILD(between_cards, a_copy_wakes_who_waits, all_cards)
 {
     const opened_domain md;
     transport tl(md, {{"STAGING_COUNT", "4"}, {"STAGING_CHUNK", "256K"}});
@@ -250,7 +221,7 @@ TEST_P_IN_CHILD(between_cards, a_copy_wakes_who_waits, options())
     ASSERT_EQ(UCS_OK, done.status);
 }
 
-TEST_P_IN_CHILD(between_cards, an_interface_goes_amid_a_copy, options())
+TEST_IN_CHILD(between_cards, an_interface_goes_amid_a_copy, all_cards)
 {
     const opened_domain md;
     card_memory source(md, 1, 1 << 20);
@@ -265,17 +236,15 @@ TEST_P_IN_CHILD(between_cards, an_interface_goes_amid_a_copy, options())
             }
         }
         ASSERT_TRUE(done.calls == 1);
-        /* A card that reads has little of it at a time. */
-        ASSERT_TRUE(
-            (done.status == UCS_ERR_CANCELED) ||
-            ((goes_directly() || goes_by_ports()) && (done.status == UCS_OK)));
+        ASSERT_TRUE((done.status == UCS_ERR_CANCELED) ||
+                    (has_one_card() && (done.status == UCS_OK)));
     }
 }
 
 /* The queue of the third card is full of jobs that nobody collects, and one
  * more of its copies waits for room. */
-TEST_P_IN_CHILD(between_cards, a_blocking_copy_gets_by_a_busy_third_card,
-                options())
+TEST_IN_CHILD(between_cards, a_blocking_copy_gets_by_a_busy_third_card,
+              all_cards)
 {
     const opened_domain md;
     transport tl(md);
@@ -295,50 +264,6 @@ TEST_P_IN_CHILD(between_cards, a_blocking_copy_gets_by_a_busy_third_card,
     tl.start_put(first.data(), size, third.remote(), &done);
     ASSERT_EQ(UCS_OK, tl.put_short(first.data(), size, second.remote()));
     tl.flush();
-}
-
-/* Of cards whose ports lead to each other. */
-TEST_IN_CHILD(cards, copy_to_each_other_over_their_ports,
-              all_cards_with({{"HLTHUNK_EMU_PORTS", "y"},
-                              {"UCX_GAUDI_IPC_ROUTES", "ports,host"}}))
-{
-    const opened_domain md;
-    transport tl(md);
-    const auto written = [](unsigned card) {
-        uint64_t bytes = 0;
-        for (const auto &port : engine_hooks::counters_of(card).ports) {
-            bytes += port.bytes;
-        }
-        return bytes;
-    };
-    card_memory one(md, 0);
-    card_memory other(md, 1);
-    std::vector<char> text(size);
-    for (unsigned i = 0; i < 4; ++i) {
-        card_memory &from     = (i % 2 == 0) ? one : other;
-        card_memory &to       = (i % 2 == 0) ? other : one;
-        const uint64_t before = written(i % 2);
-        fill_pattern(text.data(), size, i);
-        tl.put(text.data(), size, from.remote());
-        copy_to_card(tl, i < 2, from.address, size, to.remote());
-        EXPECT_TRUE(tl.holds(to.remote(), size, i));
-        EXPECT_EQ(before + size, written(i % 2));
-    }
-    collect_logs();
-    ASSERT_EQ(0, emulator::instance().hlthunk_emu_fault("wqe#2=abort@0"));
-    EXPECT_EQ(UCS_ERR_IO_ERROR,
-              tl.put_short(one.address, size, other.remote()));
-    ASSERT_EQ(0, emulator::instance().hlthunk_emu_fault(""));
-    EXPECT_THAT(take_logs(),
-                ::testing::Contains(::testing::HasSubstr("a DMA copy of")));
-    for (const unsigned card : {0u, 1u}) { /* over others meanwhile */
-        EXPECT_TRUE(eventually([&] {
-            const uint64_t before = written(card);
-            copy_to_card(tl, true, (card == 0 ? one : other).address, size,
-                         (card == 0 ? other : one).remote());
-            return written(card) == before + size;
-        }));
-    }
 }
 
 /* More than the address space of a card, with some of it in use. */
@@ -471,7 +396,7 @@ TEST_IN_CHILD(cards, stay_open_for_an_allocation_that_is_left,
             auto *left = new device_buffer(md, size);
             transport tl(md);
             std::vector<char> back(size);
-            tl.read_back(back.data(), left->remote(), size);
+            tl.read_device(back.data(), left->remote(), size);
         }
         ASSERT_TRUE(engine_hooks::any_card());
         ASSERT_EQ(std::vector<std::string>{"gaudi: 1 allocations were not "

@@ -4,6 +4,7 @@
 
 #include "common/process_state.h"
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -118,6 +119,13 @@ TEST_F(forking, the_child_gets_errors_and_the_parent_notices_nothing)
         ASSERT_EQ(UCS_ERR_UNSUPPORTED, uct_iface_event_fd_get(tl->iface, &fd));
         ASSERT_EQ(UCS_ERR_UNSUPPORTED,
                   uct_iface_event_arm(tl->iface, UCT_EVENT_SEND_COMP));
+        uct_iface_attr_t attr;
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED, uct_iface_query(tl->iface, &attr));
+        std::array<char, 64> address;
+        ASSERT_EQ(UCS_ERR_UNSUPPORTED,
+                  uct_iface_get_address(
+                      tl->iface,
+                      reinterpret_cast<uct_iface_addr_t *>(address.data())));
         uct_mem_h memh;
         ASSERT_EQ(UCS_ERR_UNSUPPORTED,
                   register_memory(md, host.data(), size, memh));

@@ -72,7 +72,7 @@ bool arrives(transport &tl, uct_md_h md, uint64_t tensor, uint64_t other)
         return false;
     }
     tl.flush();
-    tl.read_back(to.data(), other, size);
+    tl.read_device(to.data(), other, size);
     return (done.calls == 1) && (done.status == UCS_OK) && (from == to);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Device memory of another process through host memory that both have, which
- * that process's cards copy to and from (ipc/serving). In children: routes are
- * read once per process. */
+/* Device memory of another process: through host memory that both have, which
+ * that process's cards copy to and from (ipc/serving), and over the cards'
+ * ports. In children: routes are read once per process. */
 #include "gtest/uct/peers.h"
 
 #include "common/ability.h"
@@ -14,31 +14,21 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace gaudi::test {
 
 namespace {
-
-/* PCIe comes first, the settings say that cards reach each other, and none
- * does. */
-child_options in_vain(child_environment settings)
-{
-    settings.emplace_back("UCX_GAUDI_IPC_ROUTES", "ports,pcie,host");
-    settings.emplace_back("UCX_GAUDI_IPC_P2P", "y");
-    settings.emplace_back("HLTHUNK_EMU_P2P", "0");
-    settings.emplace_back(peer_habit, "rests");
-    return {settings};
-}
 
 child_options over_host(const char *habit          = "rests",
                         child_environment settings = {})
@@ -48,14 +38,23 @@ child_options over_host(const char *habit          = "rests",
     return {settings};
 }
 
-/* Over the cards' ports, and over nothing else. */
+/* Over the cards' ports. */
 child_options over_ports(const char *habit          = "rests",
-                         child_environment settings = {})
+                         child_environment settings = {},
+                         const char *routes         = "ports")
 {
-    settings.emplace_back("UCX_GAUDI_IPC_ROUTES", "ports");
+    settings.emplace_back("UCX_GAUDI_IPC_ROUTES", routes);
     settings.emplace_back("HLTHUNK_EMU_PORTS", "y");
     settings.emplace_back(peer_habit, habit);
     return {settings};
+}
+
+/* The same where host memory here is used: beside a framework they do not reach
+ * that. */
+child_options from_host_over_ports(const char *habit = "rests")
+{
+    return over_ports(habit, {},
+                      runs_beside_framework() ? "ports,host" : "ports");
 }
 
 /* The test process and a peer, each with a card. */
@@ -170,8 +169,6 @@ protected:
     }
 };
 
-constexpr char of_end[] = "GAUDI_END";
-
 /* Times that a thread of a process has gone to sleep. */
 std::string sleeps_of(pid_t process, const std::string &name)
 {
@@ -198,44 +195,27 @@ TEST_IN_CHILD(host_way, moves_all_by_a_peer_that_sleeps, over_host("sleeps"))
     move_all();
 }
 
-TEST_IN_CHILD(host_way, moves_all_by_a_peer_that_polls, over_host("polls"))
-{
-    move_all();
-}
-
-TEST_IN_CHILD(host_way, is_taken_where_the_driver_does_not_import,
-              in_vain({{"HLTHUNK_EMU_IMPORT", "n"}}))
-{
-    move_all();
-}
-
-TEST_IN_CHILD(host_way, is_taken_where_imports_are_refused,
-              in_vain({{"HLTHUNK_EMU_NO_ROUTE", "eperm"}}))
-{
-    move_all();
-}
-
 TEST_IN_CHILD(ports_way, moves_all_by_a_peer_that_makes_no_progress,
-              over_ports())
+              from_host_over_ports())
 {
     move_all();
 }
 
-TEST_IN_CHILD(ports_way, moves_all_by_a_peer_that_sleeps, over_ports("sleeps"))
+TEST_IN_CHILD(ports_way, moves_all_by_a_peer_that_sleeps,
+              from_host_over_ports("sleeps"))
 {
     move_all();
 }
 
-TEST_IN_CHILD(ports_way, moves_all_by_a_peer_that_polls, over_ports("polls"))
+TEST_IN_CHILD(ports_way, moves_all_by_a_peer_that_polls,
+              from_host_over_ports("polls"))
 {
     move_all();
 }
 
 /* Which engines reach, and no ports. */
-TEST_IN_CHILD(ports_way, leaves_imported_memory_to_other_ways,
-              {{{"UCX_GAUDI_IPC_ROUTES", "ports,pcie,host"},
-                {"UCX_GAUDI_IPC_P2P", "y"},
-                {"HLTHUNK_EMU_P2P", ""},
+TEST_IN_CHILD(ports_way, leaves_imported_memory_to_host_memory,
+              {{{"UCX_GAUDI_IPC_ROUTES", "ports,host"},
                 {"HLTHUNK_EMU_PORTS", "y"},
                 {"HLTHUNK_EMU_IMPORT", "y"}}})
 {
@@ -269,13 +249,15 @@ TEST_IN_CHILD(ports_way, leaves_imported_memory_to_other_ways,
     EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_dmabuf_release)(imported));
 }
 
-/* Host memory that a card has mapped is written and read by its ports. */
+/* Host memory that a card can map is written and read by its ports. Nobody has
+ * to have registered it. */
 TEST_IN_CHILD(ports_way, moves_host_memory_without_a_copy, over_ports())
 {
     pair p;
     guarded_buffer host(ipc_peer_bytes);
-    const registration mapped(p.ipc_md, host.data(), host.size());
-    for (unsigned round = 0; round < 2; ++round) { /* the first one connects */
+    std::optional<registration> mapped(std::in_place, p.ipc_md, host.data(),
+                                       host.size());
+    for (unsigned round = 0; round < 3; ++round) { /* the first one connects */
         const uint64_t before = moved_bytes();
         counted_completion done[2];
         fill_pattern(host.data(), host.size(), round);
@@ -287,118 +269,45 @@ TEST_IN_CHILD(ports_way, moves_host_memory_without_a_copy, over_ports())
         EXPECT_TRUE(ended_once(done[0]) && ended_once(done[1]));
         EXPECT_TRUE(has_pattern(host.data(), host.size(), round));
         EXPECT_EQ(before, moved_bytes());
+        mapped.reset();
     }
 }
 
-namespace {
-
-/* Puts and gets of host memory of a peer. */
-struct to_host_memory : pair {
-    ucs_status_t put(size_t size, counted_completion &done)
-    {
-        target().start_put(memory.address, size, peer.host.address, &done);
-        EXPECT_TRUE(tl->progress_until([&] { return done.calls > 0; }));
-        return done.status;
-    }
-
-    /* Whether no engine of either card has moved bytes that came and went. */
-    bool goes_by_ports(size_t size)
-    {
-        const uint64_t seed = ++last;
-        std::vector<char> host(size);
-        fill_pattern(host.data(), size, seed);
-        EXPECT_EQ(UCS_OK, copy.put_short(host.data(), size, memory.remote()));
-        const uint64_t before = moved_bytes() + peer.moved_bytes();
-        counted_completion done[2];
-        EXPECT_EQ(UCS_OK, put(size, done[0]));
-        target().start_get(other.address, size, peer.host.address, &done[1]);
-        EXPECT_TRUE(tl->progress_until([&] { return done[1].calls > 0; }));
-        const uint64_t moved = moved_bytes() + peer.moved_bytes() - before;
-        EXPECT_EQ(UCS_OK, done[1].status);
-        EXPECT_TRUE(peer.has(false, size, seed));
-        EXPECT_TRUE(copy.holds(other.remote(), size, seed));
-        return moved == 0;
-    }
-
-    [[nodiscard]] endpoint target() const { return to(key); }
-
-    const unpacked_key key{peer.host.key};
-    device_buffer memory{copy_md, ipc_peer_bytes};
-    device_buffer other{copy_md, ipc_peer_bytes};
-    uint64_t last = 0;
-};
-
-} // namespace
-
-/* The kernel copies until its card has mapped it. */
-TEST_IN_CHILD(ports_way, leads_to_host_memory_of_a_peer, over_ports())
+/* Blocks of a large buffer from malloc, one after the other: they are not
+ * merged into ever larger regions, which would be mapped anew with each of
+ * them. */
+TEST_IN_CHILD(ports_way, maps_neighbours_in_a_buffer_once, over_ports())
 {
-    to_host_memory s;
-    EXPECT_FALSE(s.goes_by_ports(ipc_peer_bytes));
-    EXPECT_TRUE(eventually([&] { return s.goes_by_ports(ipc_peer_bytes); }));
-    for (const size_t size : sizes) {
-        EXPECT_TRUE(s.goes_by_ports(size)) << size;
+    constexpr size_t blocks = 64;
+    constexpr size_t length = 32768;
+    pair p;
+    std::vector<char> host(blocks * length, 5);
+    const uint64_t misses  = cache_statistic("host/misses");
+    const uint64_t dropped = cache_statistic("host/invalidations");
+    for (size_t i = 0; i < blocks; ++i) {
+        p.target().start_put(host.data() + i * length, length, p.remote());
+        p.flush();
     }
+    EXPECT_EQ(misses + blocks, cache_statistic("host/misses"));
+    EXPECT_EQ(dropped, cache_statistic("host/invalidations"));
 }
 
-/* What one has been told another one has to ask for. */
-TEST_IN_CHILD(ports_way, leads_to_host_memory_by_another_interface,
-              over_ports())
+/* What a card cannot map. */
+TEST_IN_CHILD(ports_way, stages_read_only_memory, from_host_over_ports())
 {
-    to_host_memory s;
+    constexpr size_t size = 1 << 20;
+    pair p;
+    void *host = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(MAP_FAILED, host);
+    fill_pattern(static_cast<char *>(host), size, 1);
+    ASSERT_EQ(0, mprotect(host, size, PROT_READ));
     for (unsigned i = 0; i < 2; ++i) {
-        EXPECT_TRUE(eventually([&] { return s.goes_by_ports(4096); }));
-        s.reopen();
-        s.ep = s.tl->make_ep(s.peer.address);
+        p.target().start_put(host, size, p.remote());
+        p.flush();
+        EXPECT_TRUE(p.peer.has(true, size, 1));
     }
-}
-
-/* Its card pins it: what is written to and not mapped resets the card. */
-TEST_IN_CHILD(ports_way, leads_to_host_memory_as_long_as_there_is_its_key,
-              over_ports())
-{
-    to_host_memory s;
-    counted_completion done;
-    const uint64_t before = s.peer.mappings();
-    /* SynapseAI maps it, too. */
-    const uint64_t mapped = before + (runs_beside_framework() ? 2 : 1);
-    EXPECT_TRUE(eventually([&] { return s.goes_by_ports(4096); }));
-    EXPECT_EQ(mapped, s.peer.mappings());
-    s.peer.unmap_host();
-    EXPECT_EQ(mapped, s.peer.mappings());
-    s.peer.end_key(false);
-    EXPECT_TRUE(eventually([&] { return s.peer.mappings() == before; }));
-    EXPECT_EQ(UCS_ERR_REJECTED, s.put(ipc_peer_bytes, done));
-    (void)take_logs();
-}
-
-/* Whose end nothing tells of. */
-TEST_IN_CHILD(ports_way, leads_to_host_memory_until_it_is_not_used_any_more,
-              over_ports("rests", {{"UCX_GAUDI_IPC_PORT_DRAIN", "10ms"}}))
-{
-    to_host_memory s;
-    counted_completion done;
-    const uint64_t before = s.peer.mappings();
-    EXPECT_TRUE(eventually([&] { return s.goes_by_ports(4096); }));
-    s.target().start_put(s.memory.address, 8, s.peer.host.address, &done);
-    s.peer.end_key(false);
-    EXPECT_EQ(0u, done.calls);
-    EXPECT_TRUE(s.tl->progress_until([&] { return done.calls > 0; }));
-    s.peer.unmap_host();
-    EXPECT_TRUE(eventually([&] { return s.peer.mappings() == before; }));
-}
-
-/* What has come as an answer nobody may ever look at. */
-TEST_IN_CHILD(ports_way, that_was_asked_for_holds_up_no_invalidation,
-              over_ports())
-{
-    to_host_memory s;
-    const uint64_t before = s.peer.mappings();
-    EXPECT_TRUE(eventually([&] {
-        counted_completion done;
-        return (s.put(1, done) == UCS_OK) && (s.peer.mappings() > before);
-    }));
-    s.peer.invalidate(false);
+    EXPECT_EQ(0, munmap(host, size));
 }
 
 /* Which has closed gaudi_ipc, and is silent when it has opened it again: the
@@ -407,13 +316,13 @@ TEST_IN_CHILD(ports_way, is_made_anew_to_a_peer_that_is_met_again,
               over_ports("rests", {{"UCX_GAUDI_IPC_TIMEOUT", "5s"}}))
 {
     pair p;
-    const uint64_t word = 1;
-    ASSERT_EQ(UCS_OK, p.target().put_short(&word, sizeof(word), p.remote()));
+    const device_buffer memory(p.copy_md, 8);
+    ASSERT_EQ(UCS_OK, p.target().put_short(memory.address, 8, p.remote()));
     const auto [address, again] = p.peer.reopen();
     uct_ep_h ep                 = p.tl->make_ep(address);
     const unpacked_key fresh(again.key);
     const auto put = [&, to = endpoint{ep, fresh.rkey()}, at = again.address] {
-        return to.put_short(&word, sizeof(word), at);
+        return to.put_short(memory.address, 8, at);
     };
     p.peer.process().stop();
     EXPECT_EQ(UCS_ERR_TIMED_OUT, put());
@@ -439,17 +348,6 @@ TEST_IN_CHILD(ports_way, is_taken_by_no_key_that_has_ended_meanwhile,
     EXPECT_EQ(1u, done[1].calls);
     EXPECT_EQ(UCS_ERR_REJECTED, done[1].status);
     (void)take_logs();
-}
-
-/* Such as what is only to be read. */
-TEST_IN_CHILD(ports_way, is_not_taken_to_host_memory_that_no_card_maps,
-              over_ports())
-{
-    to_host_memory s;
-    s.peer.break_card("map=ENOMEM");
-    for (unsigned i = 0; i < 10; ++i) {
-        EXPECT_FALSE(s.goes_by_ports(ipc_peer_bytes));
-    }
 }
 
 namespace {
@@ -498,17 +396,30 @@ TEST(ports_way, posts_without_a_system_call)
     for (unsigned tries = 0; !passed && (tries < 10); ++tries) {
         passed =
             child_passes("posts_without_a_system_call",
-                         over_ports("rests", {{"HLTHUNK_EMU_TIMING", "off"},
-                                              {"HLTHUNK_EMU_POSTED", "n"}}));
+                         over_ports("rests", {{"HLTHUNK_EMU_TIMING", "off"}}));
     }
     EXPECT_TRUE(passed);
 }
 
 TEST_IN_CHILD(host_way, is_taken_where_there_are_no_ports,
-              over_ports("rests", {{"UCX_GAUDI_IPC_ROUTES", "ports,host"},
-                                   {"HLTHUNK_EMU_PORTS", "n"}}))
+              {{{"UCX_GAUDI_IPC_ROUTES", "ports,host"},
+                {"HLTHUNK_EMU_PORTS", "n"},
+                {peer_habit, "rests"}}})
 {
     move_all();
+}
+
+/* Others can write over ports, which whoever sets this may not want. */
+TEST_IN_CHILD(host_way, is_taken_where_the_routes_are_wrong,
+              {{{"UCX_GAUDI_IPC_ROUTES", "ports,pcie"},
+                {"HLTHUNK_EMU_PORTS", "y"},
+                {peer_habit, "rests"}}})
+{
+    with_a_peer p;
+    const unpacked_key key(p.peer.device.key);
+    EXPECT_THAT(take_logs(), ::testing::ElementsAre(::testing::HasSubstr(
+                                 "UCX_GAUDI_IPC_ROUTES=ports,pcie 'pcie' is "
+                                 "neither ports nor host: host is taken")));
 }
 
 /* The kernel copies it, or the peer's own CPU: a copy ends with an error, or as
@@ -569,76 +480,6 @@ TEST_IN_CHILD(host_way, wakes_who_sleeps_until_a_copy_ends, over_host())
         EXPECT_EQ(UCS_OK, done.status);
     }
 }
-
-/* Where the driver lets a card try, and how that ends. */
-struct vain_try {
-    const char *how;
-    ucs_status_t status;
-};
-
-class try_over_pcie : public ::testing::TestWithParam<vain_try> {};
-
-/* By every call that tells how it ends, from and to host and device memory. */
-GAUDI_CHILD(tries_over_pcie)
-{
-    using call = ucs_status_t (*)(const endpoint &, void *, uint64_t,
-                                  counted_completion *);
-    constexpr size_t length = 100;
-    constexpr call calls[]  = {
-         [](const endpoint &by, void *local, uint64_t remote, auto *done) {
-            return by.put_zcopy(local, length, remote, done);
-        },
-         [](const endpoint &by, void *local, uint64_t remote, auto *done) {
-            return by.get_zcopy(local, length, remote, done);
-        },
-         [](const endpoint &by, void *local, uint64_t remote, auto *) {
-            return by.put_short(local, length, remote);
-        },
-         [](const endpoint &by, void *local, uint64_t remote, auto *) {
-            return by.get_short(local, length, remote);
-        },
-         [](const endpoint &by, void *local, uint64_t remote, auto *done) {
-            return by.get_bcopy(local, length, remote, done);
-        },
-    };
-    const auto ends = static_cast<ucs_status_t>(std::atoi(std::getenv(of_end)));
-    pair p;
-    device_buffer device(p.copy_md, length);
-    std::vector<char> host(length, 'x');
-    p.peer.fill(1);
-    for (void *local : {static_cast<void *>(host.data()), device.address}) {
-        for (const call start : calls) {
-            counted_completion done;
-            ucs_status_t status = start(p.target(), local, p.remote(), &done);
-            if (status == UCS_INPROGRESS) {
-                EXPECT_TRUE(
-                    p.tl->progress_until([&] { return done.calls > 0; }));
-                p.tl->progress_much();
-                EXPECT_EQ(1u, done.calls);
-                status = done.status;
-            }
-            EXPECT_EQ(ends, status);
-        }
-    }
-    EXPECT_TRUE(p.peer.has(true, length, 1));
-    EXPECT_FALSE(take_logs().empty());
-    return 0;
-}
-
-TEST_P(try_over_pcie, ends_with_an_error_and_moves_nothing)
-{
-    const auto &[how, status] = GetParam();
-    EXPECT_TRUE(child_passes("tries_over_pcie",
-                             in_vain({{"HLTHUNK_EMU_IMPORT", "y"},
-                                      {"HLTHUNK_EMU_NO_ROUTE", how},
-                                      {of_end, std::to_string(status)}})));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    that_ends_in, try_over_pcie,
-    ::testing::Values(vain_try{"abort", UCS_ERR_IO_ERROR},
-                      vain_try{"reset", UCS_ERR_NO_DEVICE}),
-    [](const auto &tested) { return std::string(tested.param.how); });
 
 /* Whatever the client does besides. */
 TEST_IN_CHILD(host_way, lets_the_thread_sleep_that_has_nothing_to_do,

@@ -115,8 +115,7 @@ TEST_P(ipc_pairs, put_bcopy_and_get_bcopy)
     expect_local(4, bytes);
 }
 
-/* The bytes pass through an engine once where a card has to move them, and the
- * peer's card does nothing; over host memory each card has its own to do. */
+/* Each card moves the bytes to or from its own memory once. */
 TEST_P(ipc_pairs, no_byte_is_moved_twice)
 {
     fill_local(1);
@@ -124,15 +123,8 @@ TEST_P(ipc_pairs, no_byte_is_moved_twice)
     const uint64_t there_before = peer.moved_bytes();
     target.start_put(local, size, remote);
     flush();
-    if (goes_over_host()) {
-        EXPECT_EQ(here ? size : 0, moved_bytes() - before);
-        EXPECT_EQ(there ? size : 0, peer.moved_bytes() - there_before);
-        return;
-    }
-    const uint64_t expected =
-        ((here || there) ? size : 0) + (there ? read_back_bytes(size) : 0);
-    EXPECT_EQ(expected, moved_bytes() - before);
-    EXPECT_EQ(there_before, peer.moved_bytes());
+    EXPECT_EQ(here ? size : 0, moved_bytes() - before);
+    EXPECT_EQ(there ? size : 0, peer.moved_bytes() - there_before);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -233,69 +225,6 @@ TEST_F(ipc, messages_are_taken_until_ucx_has_been_told_of_a_failure)
     EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
               uct_ep_am_bcopy(to, ipc_echo_id, packed_bytes::pack, &packed, 0));
     uct_ep_destroy(to);
-}
-
-/* The card itself reads and writes host memory, when its turn comes, and not a
- * copy of it. Nobody has registered it. */
-TEST_F(ipc, host_memory_is_not_staged)
-{
-    constexpr size_t size = 1 << 20;
-    guarded_buffer host(size);
-    const unpacked_key key(peer.device.key);
-    const endpoint to_device = to(key);
-    const uint64_t remote    = peer.device.address;
-    fill_pattern(host.data(), size, 1);
-    engine_hooks::pause(true);
-    to_device.start_put(host.data(), size, remote);
-    fill_pattern(host.data(), size, 2);
-    engine_hooks::pause(false);
-    flush();
-    EXPECT_TRUE(peer.has(true, size, 2));
-
-    peer.fill(3);
-    const uint64_t before = moved_bytes();
-    to_device.start_get(host.data(), size, remote);
-    ASSERT_TRUE(eventually([&] { return moved_bytes() == before + size; }));
-    EXPECT_TRUE(has_pattern(host.data(), size, 3)) << "without progress";
-    flush();
-}
-
-/* Blocks of a large buffer from malloc, one after the other: they are not
- * merged into ever larger regions, which would be mapped anew with each of
- * them. */
-TEST_F(ipc, neighbours_in_a_buffer_are_mapped_once)
-{
-    constexpr size_t blocks = 64;
-    constexpr size_t length = 32768;
-    const unpacked_key key(peer.device.key);
-    std::vector<char> host(blocks * length, 5);
-    const uint64_t misses  = cache_statistic("host/misses");
-    const uint64_t dropped = cache_statistic("host/invalidations");
-    for (size_t i = 0; i < blocks; ++i) {
-        to(key).start_put(host.data() + i * length, length,
-                          peer.device.address);
-        flush();
-    }
-    EXPECT_EQ(misses + blocks, cache_statistic("host/misses"));
-    EXPECT_EQ(dropped, cache_statistic("host/invalidations"));
-}
-
-/* What a card cannot map. */
-TEST_F(ipc, read_only_memory_is_staged)
-{
-    constexpr size_t size = 1 << 20;
-    void *host            = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ASSERT_NE(MAP_FAILED, host);
-    const unpacked_key key(peer.device.key);
-    fill_pattern(static_cast<char *>(host), size, 1);
-    ASSERT_EQ(0, mprotect(host, size, PROT_READ));
-    for (unsigned i = 0; i < 2; ++i) {
-        to(key).start_put(host, size, peer.device.address);
-        flush();
-        EXPECT_TRUE(peer.has(true, size, 1));
-    }
-    EXPECT_EQ(0, munmap(host, size));
 }
 
 /* --- what the log says ---------------------------------------------------- */
@@ -458,8 +387,6 @@ class ipc_stopped_peer : public ipc_messages {
 protected:
     ipc_stopped_peer()
     {
-        /* It may be asked for its memory now, but not later. */
-        EXPECT_EQ(UCS_OK, put());
         peer.process().kill(SIGSTOP);
         sent = fill_queue(ep);
     }
@@ -479,14 +406,8 @@ protected:
         EXPECT_TRUE(tl->progress_until([&] { return request.done; }));
     }
 
-    ucs_status_t put()
-    {
-        const uint64_t bytes = 1;
-        return to(key).put_short(&bytes, sizeof(bytes), peer.device.address);
-    }
-
     size_t sent = 0;
-    const unpacked_key key{peer.device.key};
+    const unpacked_key key{peer.host.key};
     pending_request request{nullptr};
 };
 
@@ -833,12 +754,12 @@ TEST_F(ipc_stopped_peer, does_not_let_a_flush_succeed_in_the_turn_of_another)
     });
 }
 
-/* But for puts that it has to flush: owner_flush. */
-TEST_F(ipc_stopped_peer, does_not_hold_up_transfers)
+/* The kernel copies them. */
+TEST_F(ipc_stopped_peer, does_not_hold_up_transfers_of_its_host_memory)
 {
     expect_done([this] {
         uint64_t bytes;
-        return to(key).get_short(&bytes, sizeof(bytes), peer.device.address);
+        return to(key).get_short(&bytes, sizeof(bytes), peer.host.address);
     });
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory domains that were opened when no card could be had, and what they do
  * once another context, or the program, has opened one. */
-#include "gtest/uct/peers.h"
+#include "gtest/uct/fixture.h"
 
 #include <cstdlib>
 #include <optional>
@@ -83,21 +83,6 @@ TEST_F(opening_order, an_interface_keeps_the_card_of_another_context_open)
     ipc.reset();
     EXPECT_FALSE(engine_hooks::any_card());
     ipc_md.reset();
-}
-
-TEST_F(opening_order, a_buffer_of_another_process_keeps_its_card_open)
-{
-    open_ipc_without_a_card();
-    ipc_peer peer;
-    copy_md.emplace();
-    {
-        const unpacked_key key(peer.device.key);
-        EXPECT_EQ(UCS_OK, key.status());
-        copy_md.reset();
-        EXPECT_TRUE(engine_hooks::any_card());
-    }
-    ipc_md.reset();
-    EXPECT_EQ(0, peer.quit().exit_code);
 }
 
 TEST_F(opening_order, a_registration_keeps_the_card_of_its_memory_open)

@@ -108,7 +108,7 @@ protected:
                   end.device_to_host_bytes - start.device_to_host_bytes);
 
         std::fill(other.begin(), other.end(), '\0');
-        tl->read_back(other.data(), remote - before, other.size());
+        tl->read_device(other.data(), remote - before, other.size());
         EXPECT_TRUE(has_pattern(other.data(), before, 7));
         EXPECT_TRUE(
             has_pattern(other.data() + before + size, after, 7, before + size));

@@ -9,12 +9,11 @@
 #include "common/vfs.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <string>
 #include <vector>
 
-#include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -22,10 +21,9 @@ namespace gaudi::test {
 namespace {
 
 child_options over(const char *routes, const char *drain_ms = "20",
-                   const char *chunks = "16", const char *retries = "30")
+                   const char *retries = "30")
 {
     return {{{"UCX_GAUDI_IPC_ROUTES", routes},
-             {"UCX_GAUDI_IPC_STAGING_COUNT", chunks},
              {"HLTHUNK_EMU_PORTS", "y"},
              {"HLTHUNK_EMU_PORT_RETRIES", retries},
              {"HLTHUNK_EMU_PORT_DRAIN", drain_ms},
@@ -69,22 +67,17 @@ struct ports_to_a_peer : with_a_peer {
                    done);
     }
 
-    /* What UCX shows of a port of the card here. */
-    uint64_t shown(const std::string &of_port, const std::string &what) const
+    /* Bytes that the card here has written by a port. */
+    static uint64_t written_by(const std::string &port)
     {
-        const std::string folder = "/uct/worker/" + vfs_name(tl->worker) +
-                                   "/iface/" + vfs_name(tl->iface);
-        EXPECT_TRUE(look_into(folder));
-        const size_t dot = of_port.find('.');
-        return vfs_number(folder + "/gaudi" + of_port.substr(0, dot) + "/port" +
-                          of_port.substr(dot + 1) + "/" + what)
-            .value_or(0);
+        const auto number = std::stoul(port.substr(port.find('.') + 1));
+        return engine_hooks::counters().port_bytes[number];
     }
     uint64_t bytes()
     {
         uint64_t all = 0;
         for (const std::string &each : wires_to(peer.card())) {
-            all += shown(each, "bytes");
+            all += written_by(each);
         }
         return all;
     }
@@ -98,10 +91,10 @@ struct ports_to_a_peer : with_a_peer {
 
     [[nodiscard]] bool is_used(size_t which)
     {
-        const uint64_t here  = shown(port(which), "bytes");
+        const uint64_t here  = written_by(port(which));
         const uint64_t there = written_there(which);
         return (put() == UCS_OK) && (get() == UCS_OK) &&
-               (shown(port(which), "bytes") > here) &&
+               (written_by(port(which)) > here) &&
                (written_there(which) > there);
     }
 
@@ -110,16 +103,17 @@ struct ports_to_a_peer : with_a_peer {
 
 } // namespace
 
-TEST_IN_CHILD(port_faults, each_port_has_a_row, over("ports"))
+TEST_IN_CHILD(port_faults, puts_are_counted_by_interface, over("ports"))
 {
     ports_to_a_peer s;
     ASSERT_EQ(UCS_OK, s.put(3 * 4096));
     ASSERT_EQ(UCS_OK, s.put());
-    for (const std::string &each : wires_to(s.peer.card())) {
-        EXPECT_GT(s.shown(each, "messages"), 0u);
-        EXPECT_EQ(s.shown(each, "errors"), 0u);
-    }
     EXPECT_EQ(s.bytes(), 3 * 4096 + size);
+    const std::string folder = "/uct/worker/" + vfs_name(s.tl->worker) +
+                               "/iface/" + vfs_name(s.tl->iface);
+    EXPECT_TRUE(look_into(folder));
+    EXPECT_EQ(3 * 4096 + size, vfs_number(folder + "/copies/ports_bytes"));
+    EXPECT_EQ(2u, vfs_number(folder + "/copies/ports_operations"));
 }
 
 /* Of a card that it has acquired. */
@@ -170,7 +164,7 @@ TEST(framework_ports, are_hcls_unless_it_is_told_to_leave_them)
 }
 
 TEST_IN_CHILD(port_faults, a_port_whose_link_is_back_is_used_again,
-              over("ports", "20", "16", "254"))
+              over("ports", "20", "254"))
 {
     ports_to_a_peer s;
     ASSERT_TRUE(s.is_used(1));
@@ -179,219 +173,154 @@ TEST_IN_CHILD(port_faults, a_port_whose_link_is_back_is_used_again,
     ASSERT_EQ(UCS_INPROGRESS, s.target().put_zcopy(s.memory.address, size,
                                                    s.remote(), &under_way));
     EXPECT_TRUE(s.tl->progress_until([&] {
-        const uint64_t before = s.shown(s.port(0), "bytes");
+        const uint64_t before = s.written_by(s.port(0));
         return (s.put(8 << 10) == UCS_OK) && (under_way.calls == 0) &&
-               (s.shown(s.port(0), "bytes") > before);
+               (s.written_by(s.port(0)) > before);
     }));
     s.wish("port=up");
     EXPECT_EQ(UCS_OK, s.end(UCS_INPROGRESS, under_way));
     EXPECT_TRUE(eventually([&] { return s.is_used(1); }));
 }
 
-TEST_IN_CHILD(port_faults, a_port_that_has_failed_is_replaced, over("ports"))
+namespace {
+
+unsigned queues()
 {
-    ports_to_a_peer s;
-    ASSERT_TRUE(s.is_used(1));
-    s.wish("wqe#2=abort@0");
-    EXPECT_EQ(UCS_ERR_IO_ERROR, s.put());
-    s.wish("");
-    EXPECT_TRUE(s.is_used(0) && s.is_used(1) && s.is_used(2));
-    unsigned errors = 0;
-    for (const std::string &each : wires_to(s.peer.card())) {
-        errors += s.shown(each, "errors");
+    return count_mappings("hlthunk-emu-port");
+}
+
+/* With a connection of which a queue pair fails, here or there. */
+struct failing_ports : ports_to_a_peer {
+    failing_ports()
+    {
+        EXPECT_TRUE(eventually([&] { return is_used(1); }));
     }
-    EXPECT_EQ(1u, errors);
-    (void)take_logs();
-}
 
-/* Each has a queue pair on each port. They go when the next are replaced, which
- * is tried after 5 s. */
-TEST_IN_CHILD(port_faults, ports_that_were_replaced_under_use_go, over("ports"))
+    void fail_here()
+    {
+        wish("wqe#1=abort@0");
+        EXPECT_EQ(UCS_ERR_IO_ERROR, put());
+        wish("");
+        (void)take_logs();
+    }
+    void fail_there()
+    {
+        peer.break_card("wqe#1=abort");
+        EXPECT_EQ(UCS_ERR_IO_ERROR, get());
+        peer.break_card("");
+        (void)take_logs();
+    }
+
+    /* Whether bytes get there and back, and each card's engine moves its own:
+     * through host memory. */
+    [[nodiscard]] bool goes_over_host()
+    {
+        const uint64_t seed = ++last_seed;
+        std::vector<char> bytes(size);
+        fill_pattern(bytes.data(), size, seed);
+        EXPECT_EQ(UCS_OK, copy.put_short(bytes.data(), size, memory.remote()));
+        const uint64_t moved[] = {moved_bytes(), peer.moved_bytes()};
+        EXPECT_EQ(UCS_OK, put());
+        const bool is_over_host = (moved_bytes() == moved[0] + size) &&
+                                  (peer.moved_bytes() == moved[1] + size);
+        EXPECT_TRUE(peer.has(true, size, seed));
+        peer.fill(seed + 1);
+        EXPECT_EQ(UCS_OK, get());
+        EXPECT_TRUE(copy.holds(memory.remote(), size, seed + 1));
+        return is_over_host;
+    }
+
+    uint64_t last_seed = 10;
+};
+
+} // namespace
+
+TEST_IN_CHILD(port_faults, a_failed_connection_is_closed_for_host_memory,
+              over("ports,host"))
 {
-    ports_to_a_peer s;
-    const auto queues = [] { return count_mappings("hlthunk-emu-port"); };
-    s.wish("port=down@" + s.port(1));
-    EXPECT_EQ(UCS_OK, s.put(8));
-    s.wish("port=up");
-    const unsigned number = std::stoul(s.port(1).substr(2));
-    std::deque<counted_completion> under_way;
-    EXPECT_TRUE(eventually([&] {
-        s.target().start_put(s.memory.address, 8, s.remote(),
-                             &under_way.emplace_back());
-        (void)s.peer.card(); /* which gives it time to answer */
-        return engine_hooks::counters().ports[number].bytes > 0;
-    }));
-    s.flush();
-    const unsigned both = queues();
-    s.wish("wqe#2=abort@0");
-    EXPECT_EQ(UCS_ERR_IO_ERROR, s.put());
-    s.wish("");
-    EXPECT_TRUE(
-        eventually([&] { return (s.put() == UCS_OK) && (queues() < both); }));
-    (void)take_logs();
+    failing_ports s;
+    const unsigned before = queues();
+    s.fail_here();
+    EXPECT_TRUE(s.goes_over_host());
+    EXPECT_TRUE(eventually([&] { return queues() < before; }));
 }
 
-/* What fails to be had, which is tried after 5 s, is not tried again at each
- * operation. */
-TEST_IN_CHILD(port_faults, more_ports_that_cannot_be_had_are_left_for_a_while,
+TEST_IN_CHILD(port_faults, a_connection_that_fails_at_the_peer_is_closed_too,
+              over("ports,host"))
+{
+    failing_ports s;
+    s.fail_there();
+    EXPECT_TRUE(eventually([&] { return s.goes_over_host(); }));
+}
+
+TEST_IN_CHILD(port_faults, nobody_connects_for_five_seconds_after_a_failure,
+              over("ports,host"))
+{
+    using clock = std::chrono::steady_clock;
+    failing_ports s;
+    const auto since = clock::now();
+    s.fail_here();
+    EXPECT_TRUE(eventually([&] { return !s.goes_over_host(); }));
+    EXPECT_LE(std::chrono::seconds(5), clock::now() - since);
+}
+
+TEST_IN_CHILD(port_faults, a_failed_connection_is_made_anew_later,
+              over("ports,host"))
+{
+    failing_ports s;
+    const unsigned before = queues();
+    s.fail_here();
+    EXPECT_TRUE(eventually([&] { return s.is_used(1); }));
+    EXPECT_TRUE(s.is_used(0) && s.is_used(2));
+    EXPECT_EQ(before, queues());
+}
+
+/* What cannot be had is not asked for at each operation. */
+TEST_IN_CHILD(port_faults, connections_that_cannot_be_had_are_left_for_a_while,
               over("ports"))
 {
     constexpr int puts = 100;
     ports_to_a_peer s;
-    s.wish("port=down@" + s.port(1));
-    ASSERT_EQ(UCS_OK, s.put(8));
-    s.wish("port=up");
-    /* The others have the 15 queue pairs of each port, then. */
+    /* Until the others have the queue pairs of each port. */
     std::deque<transport> others;
     std::vector<uct_ep_h> endpoints;
-    for (unsigned i = 0; i < 15; ++i) {
+    ucs_status_t status = UCS_OK;
+    while ((status == UCS_OK) && (others.size() < 100)) {
         endpoints.push_back(
             others.emplace_back(s.ipc_md).make_ep(s.peer.address));
-        ASSERT_EQ(UCS_OK, (endpoint{endpoints.back(), s.key.rkey()}.put_short(
-                              "x", 1, s.remote())));
+        status = endpoint{endpoints.back(), s.key.rkey()}.put_short(
+            s.memory.address, 1, s.remote());
     }
+    EXPECT_LT(1u, others.size());
+    EXPECT_NE(UCS_OK, status);
+    (void)take_logs();
     const logs_down_to lines(UCS_LOG_LEVEL_DEBUG);
-    const auto count_tries = [&] {
-        return std::ranges::count_if(take_logs(), [](const std::string &line) {
+    for (int i = 0; i < puts; ++i) {
+        EXPECT_NE(UCS_OK, s.put(8));
+    }
+    const auto tries =
+        std::ranges::count_if(take_logs(), [](const std::string &line) {
             return line.find("no connection over ports") != line.npos;
         });
-    };
-    EXPECT_TRUE(eventually(
-        [&] { return (s.put(8) == UCS_OK) && (count_tries() > 0); }));
-    for (int i = 0; i < puts; ++i) {
-        EXPECT_EQ(UCS_OK, s.put(8));
-    }
-    EXPECT_LT(count_tries(), puts / 2);
+    EXPECT_LT(0, tries);
+    EXPECT_LT(tries, puts / 2);
     std::ranges::for_each(endpoints, uct_ep_destroy);
+    others.clear();
+    EXPECT_TRUE(eventually([&] { return s.put(8) == UCS_OK; }));
+    (void)take_logs();
 }
 
 /* The driver drains what is destroyed in a work of its own (qp_destroy_work of
  * hbl_cn.c). Only who closes the card waits for that, so nobody does here. */
 TEST_IN_CHILD(port_faults, a_connection_that_drains_holds_up_nobody,
-              over("ports", "60000"))
+              over("ports,host", "60000"))
 {
-    ports_to_a_peer s;
-    ASSERT_TRUE(s.is_used(1));
-    s.wish("wqe#2=abort@0");
-    EXPECT_EQ(UCS_ERR_IO_ERROR, s.put());
-    s.wish("");
-    EXPECT_TRUE(s.is_used(1));
+    failing_ports s;
+    s.fail_here();
+    EXPECT_TRUE(s.goes_over_host());
     s.reopen();
     (void)take_logs();
     _exit(::testing::Test::HasFailure() ? 1 : 0);
-}
-
-/* A get is under way when the first ones are replaced. */
-TEST_IN_CHILD(port_faults, connections_that_are_replaced_under_use_go,
-              over("ports", "0"))
-{
-    ports_to_a_peer s;
-    const auto fail = [&] {
-        s.wish("wqe#1=abort@0");
-        EXPECT_EQ(UCS_ERR_IO_ERROR, s.put(8));
-        s.wish("");
-        (void)take_logs();
-    };
-    const auto queues = [] { return count_mappings("hlthunk-emu-port"); };
-    counted_completion got;
-    counted_completion put;
-    ASSERT_EQ(UCS_OK, s.put(8));
-    const unsigned before = queues();
-    s.peer.process().stop();
-    ASSERT_EQ(UCS_INPROGRESS,
-              s.target().get_zcopy(s.memory.address, 8, s.remote(), &got));
-    fail();
-    s.peer.process().kill(SIGCONT);
-    ASSERT_EQ(UCS_INPROGRESS,
-              s.target().put_zcopy(s.memory.address, 8, s.remote(), &put));
-    EXPECT_LT(before, queues());
-    EXPECT_EQ(UCS_OK, s.end(UCS_INPROGRESS, put));
-    EXPECT_EQ(UCS_OK, s.end(UCS_INPROGRESS, got));
-    fail();
-    EXPECT_TRUE(eventually([&] {
-        const bool works = (s.put(8) == UCS_OK);
-        (void)take_logs();
-        return works;
-    }));
-    EXPECT_TRUE(eventually([&] { return queues() == before; })) << queues();
-}
-
-/* While there is no room to ask the peer for others. */
-TEST_IN_CHILD(port_faults, queue_pairs_are_made_once_for_a_peer_that_is_busy,
-              over("ports", "20", "8"))
-{
-    ports_to_a_peer s;
-    ASSERT_TRUE(s.is_used(1));
-    counted_completion got[20];
-    counted_completion put;
-    const auto try_it = [&] {
-        return s.target().put_zcopy(s.memory.address, 8, s.remote(), &put);
-    };
-    s.peer.process().stop();
-    for (counted_completion &each : got) {
-        ASSERT_EQ(UCS_INPROGRESS,
-                  s.target().get_zcopy(s.memory.address, 8, s.remote(), &each));
-    }
-    s.wish("wqe#1=abort@0");
-    EXPECT_EQ(UCS_ERR_IO_ERROR, s.put(8));
-    s.wish("");
-    EXPECT_EQ(UCS_ERR_NO_RESOURCE, try_it());
-    rlimit before;
-    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
-    const rlimit none{0, before.rlim_max}; /* no queue pair without a file */
-    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
-    EXPECT_EQ(UCS_ERR_NO_RESOURCE, try_it());
-    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
-    s.peer.process().kill(SIGCONT);
-    for (counted_completion &each : got) {
-        (void)s.end(UCS_INPROGRESS, each); /* one port is gone */
-    }
-    EXPECT_TRUE(s.is_used(1));
-    (void)take_logs();
-}
-
-TEST_IN_CHILD(port_faults, a_port_that_has_failed_there_is_replaced,
-              over("ports"))
-{
-    ports_to_a_peer s;
-    ASSERT_TRUE(s.is_used(1));
-    s.peer.break_card("wqe#2=abort");
-    EXPECT_EQ(UCS_ERR_IO_ERROR, s.get());
-    s.peer.break_card("");
-    EXPECT_TRUE(s.is_used(0) && s.is_used(1) && s.is_used(2));
-    (void)take_logs();
-}
-
-/* The first ports to either peer are over when others to one replace them. */
-TEST_IN_CHILD(port_faults, ports_to_two_peers_are_replaced_one_by_one,
-              over("ports"))
-{
-    ports_to_a_peer s;
-    ipc_peer other;
-    other.fill(1);
-    other.connect(s.tl->address());
-    const unpacked_key key(other.device.key);
-    const endpoint to{s.tl->make_ep(other.address), key.rkey()};
-    const auto get_from_other = [&] {
-        counted_completion done;
-        return s.end(
-            to.get_zcopy(s.memory.address, size, other.device.address, &done),
-            done);
-    };
-    ASSERT_EQ(UCS_OK, s.get());
-    ASSERT_EQ(UCS_OK, get_from_other());
-    for (ipc_peer *each : {&s.peer, &other}) {
-        each->break_card("wqe#1=abort");
-    }
-    EXPECT_EQ(UCS_ERR_IO_ERROR, s.get());
-    EXPECT_EQ(UCS_ERR_IO_ERROR, get_from_other());
-    for (ipc_peer *each : {&s.peer, &other}) {
-        each->break_card("");
-    }
-    EXPECT_EQ(UCS_OK, get_from_other());
-    EXPECT_EQ(UCS_OK, s.get());
-    uct_ep_destroy(to.ep);
-    (void)take_logs();
 }
 
 TEST_IN_CHILD(port_faults, ports_that_were_all_down_are_used_again,

@@ -167,13 +167,6 @@ TEST(program_cards, are_those_that_the_program_chooses)
                          logging({{"HLTHUNK_EMU_DEVICES", "3"}}));
 }
 
-TEST(program_cards, copy_to_each_other_where_the_driver_does_not_import)
-{
-    expect_quiet_success(
-        "chooses_its_cards",
-        logging({{"HLTHUNK_EMU_DEVICES", "3"}, {"HLTHUNK_EMU_IMPORT", "n"}}));
-}
-
 TEST_IN_CHILD_SAYING(
     program_cards, are_none_that_the_settings_exclude,
     AllOf(HasSubstr("'gaudi7' is none of the 2 cards of this machine"),
@@ -375,7 +368,7 @@ TEST_IN_CHILD_SAYING(program_cards, that_are_removed_leave_no_descriptor,
         ASSERT_TRUE(copies_between(near, far));
         ASSERT_TRUE(copies_between(far, near));
     };
-    use_cards(); /* software ports leave one descriptor */
+    use_cards(); /* what is made once per process is made */
     ASSERT_EQ(UCS_OK, release(near));
     ASSERT_EQ(UCS_OK, release(far));
     ASSERT_EQ(UCS_OK, close_cards());

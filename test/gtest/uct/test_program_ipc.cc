@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory of another process by handles of ucx_gaudi.h, over each way. In
+/* Memory of another process by handles of ucx_gaudi.h, over each route. In
  * children: routes are read once per process. */
 #include "common/ability.h"
 #include "common/namespaces.h"
@@ -228,16 +228,11 @@ void expect_log(const std::string &text, int line = __builtin_LINE())
     EXPECT_THAT(take_logs(), ElementsAre(HasSubstr(text)));
 }
 
-child_options over(const std::string &routes, child_environment settings = {})
-{
-    settings.emplace_back("UCX_GAUDI_IPC_ROUTES", routes);
-    if (routes == "pcie") {
-        settings.emplace_back("UCX_GAUDI_IPC_P2P", "y");
-    }
-    return {settings};
-}
+const child_options over_host{{{"UCX_GAUDI_IPC_ROUTES", "host"}}};
+const child_options over_ports{
+    {{"UCX_GAUDI_IPC_ROUTES", "ports,host"}, {"HLTHUNK_EMU_PORTS", "y"}}};
 
-/* Over a way; or as two pods, over whichever there is. */
+/* Over ports, or over host memory, also as two pods. */
 class program_ipc_between : public ::testing::TestWithParam<const char *> {
 protected:
     void SetUp() override
@@ -250,14 +245,16 @@ protected:
     static bool are_pods() { return GetParam() == std::string("pods"); }
     static child_options options()
     {
-        return are_pods() ? as_pods(over("pcie,host")) : over(GetParam());
+        return are_pods()                             ? as_pods(over_host)
+               : (GetParam() == std::string("ports")) ? over_ports
+                                                      : over_host;
     }
 };
 
 } // namespace
 
 INSTANTIATE_TEST_SUITE_P(over, program_ipc_between,
-                         ::testing::Values("pcie", "host", "pods"),
+                         ::testing::Values("ports", "host", "pods"),
                          [](const auto &of) { return std::string(of.param); });
 
 TEST_P_IN_CHILD(program_ipc_between,
@@ -348,7 +345,7 @@ TEST_P_IN_CHILD(program_ipc_between,
     const opened until_its_end(left);
     other.end();
     ucs_status_t status = UCS_OK;
-    while (status == UCS_OK) { /* what was imported is there until it is seen */
+    while (status == UCS_OK) { /* until the end of the process is seen */
         status = copy(&byte, until_its_end.start, 1);
     }
     EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, status);
@@ -366,7 +363,7 @@ TEST_P_IN_CHILD(program_ipc_between,
 
 /* Each process may have the same card alone, and the other one was first. */
 TEST_IN_CHILD(program_ipc, needs_no_card_here,
-              over("pcie,host", {{"UCX_GAUDI_DEVICES", "gaudi0"}}))
+              {{{"UCX_GAUDI_DEVICES", "gaudi0"}}})
 {
     const checked_log log;
     owner other;
@@ -382,32 +379,7 @@ TEST_IN_CHILD(program_ipc, needs_no_card_here,
     expect_log("0 of 1 cards are free");
 }
 
-TEST_IN_CHILD(program_ipc, moves_registered_host_memory_without_staging,
-              over("pcie"))
-{
-    constexpr size_t length = 1 << 20;
-    const checked_log log;
-    owner other;
-    const opened remote(other.export_bytes(true, length, 3));
-    std::vector<char> host(length, 'h');
-    ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_host_register)(host.data(), length));
-    const auto before = engine_hooks::counters();
-    EXPECT_EQ(UCS_OK, copy(remote.start, host.data(), length));
-    const auto pushed = engine_hooks::counters();
-    EXPECT_EQ(UCS_OK, copy(host.data(), remote.start, length));
-    const auto pulled = engine_hooks::counters();
-    ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_host_unregister)(host.data()));
-    if (maps_host_memory()) {
-        EXPECT_EQ(2u, pushed.jobs - before.jobs); /* and a read-back */
-        EXPECT_EQ(1u, pulled.jobs - pushed.jobs);
-    }
-    EXPECT_EQ(length,
-              pushed.host_to_device_bytes - before.host_to_device_bytes);
-    EXPECT_EQ(length,
-              pulled.device_to_host_bytes - pushed.device_to_host_bytes);
-}
-
-TEST_IN_CHILD(program_ipc, gives_addresses_for_copies_alone, over("pcie,host"))
+TEST_IN_CHILD(program_ipc, gives_addresses_for_copies_alone)
 {
     const checked_log log;
     owner other;
@@ -454,8 +426,7 @@ TEST_IN_CHILD(program_ipc, gives_addresses_for_copies_alone, over("pcie,host"))
     EXPECT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_close)());
 }
 
-TEST_IN_CHILD(program_ipc, refuses_to_export_what_is_no_memory,
-              over("pcie,host"))
+TEST_IN_CHILD(program_ipc, refuses_to_export_what_is_no_memory)
 {
     const checked_log log;
     const local device(true, 100);
@@ -484,8 +455,7 @@ TEST_IN_CHILD(program_ipc, refuses_to_export_what_is_no_memory,
     expect_log("ucx_gaudi_ipc_open: a pointer is NULL");
 }
 
-TEST_IN_CHILD(program_ipc, exports_a_range_once_until_it_is_withdrawn_or_freed,
-              over("pcie,host"))
+TEST_IN_CHILD(program_ipc, exports_a_range_once_until_it_is_withdrawn_or_freed)
 {
     const checked_log log;
     const auto export_range = [](void *address) {
@@ -573,7 +543,7 @@ INSTANTIATE_TEST_SUITE_P(in, program_ipc_of_users, ::testing::Bool(),
                                                              : "one_node");
                          });
 
-TEST_IN_CHILD(program_ipc, refuses_handles_that_nobody_made, over("pcie,host"))
+TEST_IN_CHILD(program_ipc, refuses_handles_that_nobody_made)
 {
     const checked_log log;
     const bool had_card = engine_hooks::any_card(); /* a framework's */

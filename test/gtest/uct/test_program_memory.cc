@@ -334,8 +334,8 @@ TEST_F(program_memory, is_known_to_ucx_that_is_opened_later)
         EXPECT_EQ(GAUDI_CALL(ucx_gaudi_memory_type)(), type);
         transport tl(md);
         std::vector<char> host(size);
-        tl.read_back(host.data(), reinterpret_cast<uintptr_t>(device.address),
-                     size);
+        tl.read_device(host.data(), reinterpret_cast<uintptr_t>(device.address),
+                       size);
         EXPECT_TRUE(all_bytes_are(host.data(), size, 'a'));
     }
     EXPECT_EQ(UCS_OK, fill(device.address, size, "b"));

@@ -43,24 +43,27 @@ TEST_F(registrations, slices_of_an_allocation_share_one)
 
 TEST_F(registrations, whole_allocations_can_be_switched_off)
 {
-    for (const variables &off : {variables{{"REG_WHOLE_ALLOC", "off"}},
-                                 variables{{"MAX_REG_RATIO", "0.000001"}}}) {
-        reopen_md(off);
-        device_buffer device(md, size);
-        register_slices(device);
-        EXPECT_EQ(128u, cache_statistic("device/regions"));
-        const auto attr = query_memory(md, device.data() + 5, 7);
-        EXPECT_EQ(device.data() + 5, attr.base_address);
-        EXPECT_EQ(7u, attr.alloc_length);
-    }
-}
-
-TEST_F(registrations, whole_allocations_can_be_forced)
-{
-    reopen_md({{"REG_WHOLE_ALLOC", "on"}, {"MAX_REG_RATIO", "0.000001"}});
+    reopen_md({{"REG_WHOLE_ALLOC", "off"}});
     device_buffer device(md, size);
     register_slices(device);
-    EXPECT_EQ(1u, cache_statistic("device/regions"));
+    EXPECT_EQ(128u, cache_statistic("device/regions"));
+    const auto attr = query_memory(md, device.data() + 5, 7);
+    EXPECT_EQ(device.data() + 5, attr.base_address);
+    EXPECT_EQ(7u, attr.alloc_length);
+}
+
+/* Without a setting an allocation of more than a tenth of the card is not
+ * registered as a whole. */
+TEST_F(registrations, whole_allocations_can_be_forced)
+{
+    const size_t large = device_bytes() / 8;
+    {
+        device_buffer device(md, large);
+        EXPECT_EQ(7u, query_memory(md, device.data() + 5, 7).alloc_length);
+    }
+    reopen_md({{"REG_WHOLE_ALLOC", "on"}});
+    device_buffer device(md, large);
+    EXPECT_EQ(large, query_memory(md, device.data() + 5, 7).alloc_length);
 }
 
 TEST_F(registrations, an_idle_one_does_not_keep_memory_from_being_freed)

@@ -72,7 +72,7 @@ TEST_F(threads, register_and_deregister_what_others_move)
             }
             mine.flush();
             registered.reset();
-            mine.read_back(back.data(), device.remote(), size);
+            mine.read_device(back.data(), device.remote(), size);
             EXPECT_TRUE(has_pattern(back.data(), size, 1));
         }
     });

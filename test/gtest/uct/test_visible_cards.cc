@@ -275,7 +275,6 @@ TEST(card_placement, is_that_of_sysfs)
         const child_result child =
             run_in_box_of_ucx("knows_where_its_cards_sit",
                               {{"HLTHUNK_EMU_SYSFS", files.path("sys")},
-                               {"HLTHUNK_EMU_NUMA", "0,0,1,-1"},
                                {"UCX_GAUDI_DEVICES", devices}});
         EXPECT_EQ(0, child.exit_code) << child.error;
     }
@@ -290,13 +289,17 @@ static bool ucx_leaves_distances_to_others()
 
 GAUDI_CHILD(knows_where_its_cards_sit)
 {
-    /* The kernel's own answer may be all CPUs; make it one. */
-    const std::string root = hl().hlthunk_sys_sysfs();
+    /* The machine may have one node, and the cards be near all CPUs. */
+    const std::string root      = hl().hlthunk_sys_sysfs();
+    const int nodes[card_count] = {0, 0, 1, -1};
     for (unsigned card = 0; card < card_count; ++card) {
-        const std::string file =
-            root + "/bus/pci/devices/" + bus_id(card) + "/local_cpulist";
-        std::filesystem::remove(file);
-        std::ofstream(file) << card << "," << 10 + card << "-12\n";
+        const std::string folder =
+            root + "/bus/pci/devices/" + bus_id(card) + "/";
+        std::filesystem::remove(folder + "local_cpulist");
+        std::ofstream(folder + "local_cpulist")
+            << card << "," << 10 + card << "-12\n";
+        std::filesystem::remove(folder + "numa_node");
+        std::ofstream(folder + "numa_node") << nodes[card] << "\n";
     }
     const opened_domain md;
     const bool all      = (std::getenv("UCX_GAUDI_DEVICES")[0] == 'a');

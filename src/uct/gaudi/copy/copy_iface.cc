@@ -127,10 +127,13 @@ ucs_status_t transport::iface_get_device_address(uct_iface_h,
 ucs_status_t transport::iface_get_address(uct_iface_h iface,
                                           uct_iface_addr_t *address) noexcept
 {
-    const interface_address own{util::process_identity(),
-                                to_iface(iface)->number};
-    memcpy(address, &own, sizeof(own));
-    return UCS_OK;
+    const ucs_status_t status = base::check_process();
+    if (status == UCS_OK) {
+        const interface_address own{util::process_identity(),
+                                    to_iface(iface)->number};
+        memcpy(address, &own, sizeof(own));
+    }
+    return status;
 }
 
 bool transport::is_reachable(uct_iface_h iface, const uct_device_addr_t *,
@@ -232,7 +235,7 @@ ucs_status_t interface::open(const uct_iface_params_t &params,
         return UCS_ERR_NO_DEVICE;
     }
 
-    const auto &options = config.transfers.engine;
+    const auto options = config.transfers.options();
     const ucs_status_t status =
         (own != nullptr) ? base::transfer_engine::create(*own, options, engine)
                          : base::transfer_engine::create(options, engine);

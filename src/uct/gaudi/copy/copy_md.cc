@@ -47,15 +47,10 @@ ucs_config_field_t memory_domain::config_table[] = {
     {"REG_WHOLE_ALLOC", "auto",
      "Whether registering a part of an allocation of device memory registers\n"
      "the whole, so that all parts share one registration.\n"
-     " auto  - if the allocation is a small part of its card's memory\n"
+     " auto  - if the allocation is at most a tenth of its card's memory\n"
      " on    - always\n"
      " off   - never",
      offsetof(config, registrations.whole), UCS_CONFIG_TYPE_ON_OFF_AUTO},
-
-    {"MAX_REG_RATIO", "0.1",
-     "Largest allocation that REG_WHOLE_ALLOC=auto registers as a whole, as a\n"
-     "part of its card's memory.",
-     offsetof(config, registrations.whole_part), UCS_CONFIG_TYPE_DOUBLE},
 
     {nullptr, nullptr, nullptr, 0, {}}};
 

@@ -233,8 +233,7 @@ ucs_status_t transport::ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
                                     unsigned length) noexcept
 {
     UCT_CHECK_AM_ID(id);
-    UCT_CHECK_LENGTH(length + sizeof(header), 0,
-                     to_iface(ep->iface)->max_message, "am_short");
+    UCT_CHECK_LENGTH(length + sizeof(header), 0, longest_message, "am_short");
     ucs_status_t status = check_way(ep);
     if (status == UCS_OK) {
         status =
@@ -249,8 +248,7 @@ ucs_status_t transport::ep_am_short_iov(uct_ep_h ep, uint8_t id,
 {
     const size_t length = uct_iov_total_length(iov, iovcnt);
     UCT_CHECK_AM_ID(id);
-    UCT_CHECK_LENGTH(length, 0, to_iface(ep->iface)->max_message,
-                     "am_short_iov");
+    UCT_CHECK_LENGTH(length, 0, longest_message, "am_short_iov");
     ucs_status_t status = check_way(ep);
     if (status == UCS_OK) {
         status = note_result(ep, to_ep(ep)->out->send_iov(id, iov, iovcnt));

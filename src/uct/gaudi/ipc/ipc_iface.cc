@@ -33,9 +33,8 @@ constexpr double message_overhead = 15e-9;
  * device. */
 constexpr double share_of_link = 15.0 / 16;
 
-/* What UCP is told of a long put's share of that: a little less than a get's.
- * Where it has the choice the card that pulls is to be taken, since what a card
- * writes to another one has to be read back. */
+/* What UCP is told of a long put's share of that: a little less than a get's,
+ * so that where it has the choice all releases pull. */
 constexpr double share_of_put = 15.0 / 16;
 
 /* Before the card has the first bytes of another process's host memory: a call
@@ -52,27 +51,14 @@ constexpr unsigned polls_per_look = 16;
 constexpr double look_interval    = 0.01;
 constexpr double look_delay       = 0.1;
 
-/* UCP ends the process when a packed key, with those of all other transports,
- * does not fit in a message, bytes. */
-constexpr size_t least_seg_size = 1024;
+static_assert(longest_message <= connection::max_payload);
 
-/* Whether active messages can be as an interface is to have them; an error is
- * logged. */
-ucs_status_t check_message_size(const uct_iface_params_t &params,
-                                const interface_config &config)
-{
-    const ucs_status_t status = base::check_alignment(params, config.seg_size);
-    if (status != UCS_OK) {
-        return status;
-    }
-    if ((config.seg_size < least_seg_size) ||
-        (config.seg_size > connection::max_payload)) {
-        ucs_error("gaudi_ipc: SEG_SIZE=%zu is not between %zu and %zu",
-                  config.seg_size, least_seg_size, connection::max_payload);
-        return UCS_ERR_INVALID_PARAM;
-    }
-    return UCS_OK;
-}
+/* Bytes of the ring of messages to each interface that this one sends to: the
+ * longest messages of a window of UCP's. */
+constexpr size_t fifo_bytes = 65536;
+
+/* Messages that one call of progress delivers, as with UCX's shared memory. */
+constexpr unsigned most_at_once = 16;
 
 /* Behind what has made room. */
 unsigned progress_waiting(interface &self)
@@ -134,18 +120,6 @@ ucs_config_field_t transport::config_table[] = {
     {"", "", nullptr, offsetof(config, transfers),
      UCS_CONFIG_TYPE_TABLE(base::transfer_config_table)},
 
-    {"FIFO_SIZE", "64k",
-     "Size of the queue of active messages that each interface has at another\n"
-     "one that it sends to.",
-     offsetof(config, fifo_size), UCS_CONFIG_TYPE_MEMUNITS},
-
-    {"SEG_SIZE", "8256", "Longest active message.", offsetof(config, seg_size),
-     UCS_CONFIG_TYPE_MEMUNITS},
-
-    {"FIFO_MAX_POLL", "16",
-     "Number of active messages that one call of progress delivers.",
-     offsetof(config, max_poll), UCS_CONFIG_TYPE_UINT},
-
     {nullptr, nullptr, nullptr, 0, {}}};
 
 base::transport_properties transport::properties(uct_iface_h iface)
@@ -154,7 +128,7 @@ base::transport_properties transport::properties(uct_iface_h iface)
     return {.device_address_bytes = sizeof(machine_address),
             .address_bytes        = sizeof(mailbox_address),
             .max_bcopy            = self.max_bcopy,
-            .max_message          = self.max_message,
+            .max_message          = longest_message,
             .checks_peers         = true,
             .latency              = message_latency,
             .overhead             = message_overhead,
@@ -178,7 +152,7 @@ estimate_copy(double bandwidth, bool is_put, bool is_zcopy,
         cost.shared_bandwidth *= share_of_put;
     }
     if (is_put && (asked.remote == gaudi)) {
-        cost.latency += base::job_latency; /* of the read-back */
+        cost.latency += base::job_latency; /* the owner has to be asked */
     }
     if (!is_put) {
         cost.latency /= base::latencies_per_get;
@@ -230,7 +204,7 @@ ucs_status_t
 transport::iface_get_device_address(uct_iface_h,
                                     uct_device_addr_t *address) noexcept
 {
-    return base::guarded([&] {
+    return base::guarded_entry([&] {
         const machine_address own = own_machine();
         memcpy(address, &own, sizeof(own));
         return UCS_OK;
@@ -240,9 +214,12 @@ transport::iface_get_device_address(uct_iface_h,
 ucs_status_t transport::iface_get_address(uct_iface_h iface,
                                           uct_iface_addr_t *address) noexcept
 {
-    const mailbox_address own = to_iface(iface)->inbox->address();
-    memcpy(address, &own, sizeof(own));
-    return UCS_OK;
+    const ucs_status_t status = base::check_process();
+    if (status == UCS_OK) {
+        const mailbox_address own = to_iface(iface)->inbox->address();
+        memcpy(address, &own, sizeof(own));
+    }
+    return status;
 }
 
 ucs_status_t transport::iface_flush(uct_iface_h iface, unsigned,
@@ -281,7 +258,7 @@ unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
     interface *iface = to_iface(tl_iface);
     interface &self  = *iface;
     unsigned count   = self.inbox->poll(
-          self.max_poll, [&](uint8_t id, void *data, size_t length) {
+          most_at_once, [&](uint8_t id, void *data, size_t length) {
             iface->super.receive(id, data, length);
         });
     const bool inbox_is_empty = (count == 0);
@@ -352,29 +329,27 @@ ucs_status_t interface::open(const uct_iface_params_t &params,
                              const interface_config &config)
 {
     base::card_table::instance().note_application_cards();
-    ucs_status_t status = check_message_size(params, config);
+    ucs_status_t status = base::check_alignment(params, longest_message);
     if (status != UCS_OK) {
         return status;
     }
-    max_message = config.seg_size;
-    max_bcopy   = config.transfers.engine.chunk_bytes;
-    max_poll    = std::max(config.max_poll, 1u);
-    cards       = base::card_table::instance().cards();
-    home        = cards.first();
-    bandwidth   = share_of_link *
+    max_bcopy = config.transfers.chunk_bytes;
+    cards     = base::card_table::instance().cards();
+    home      = cards.first();
+    bandwidth = share_of_link *
                 config.transfers.bandwidth_or(base::link_bandwidth(home));
     ended_fd.reset(epoll_create1(EPOLL_CLOEXEC));
     if (!ended_fd) {
         ucs_error("gaudi_ipc: no descriptor to watch peers with: %m");
         return UCS_ERR_IO_ERROR;
     }
-    base::transfer_options transfers = config.transfers.engine;
+    base::transfer_options transfers = config.transfers.options();
     transfers.remember_host          = true;
     status                           = (home != nullptr)
                                            ? base::transfer_engine::create(*home, transfers, engine)
                                            : base::transfer_engine::create(transfers, engine);
     mailbox_options options;
-    options.fifo_size = config.fifo_size;
+    options.fifo_size = fifo_bytes;
     if (status == UCS_OK) {
         status = mailbox::create(options, inbox);
     }

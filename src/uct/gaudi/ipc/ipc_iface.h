@@ -32,13 +32,14 @@ extern "C" {
 
 namespace gaudi::ipc {
 
+/** Longest active message, bytes. UCP ends the process when a packed key, with
+ *  those of all other transports, does not fit in one. */
+inline constexpr size_t longest_message = 8256;
+
 /** What users set of interfaces. */
 struct interface_config {
     uct_iface_config_t super;
     base::transfer_config transfers;
-    size_t fifo_size;
-    size_t seg_size;
-    unsigned max_poll;
 };
 
 struct interface {
@@ -50,13 +51,11 @@ struct interface {
     base::ucx_interface super;
     base::held_cards cards; /* goes after the engine, which uses them */
     std::unique_ptr<base::transfer_engine> engine;
-    size_t max_message = 0;       /* bytes of a bcopy active message */
-    size_t max_bcopy   = 0;       /* bytes of a bcopy put or get */
-    unsigned max_poll  = 0;       /* messages of one progress call */
-    base::card *home   = nullptr; /* moves what no other card has to */
-    double bandwidth   = 0;       /* of its links, bytes/second */
-    unsigned polls     = 0;       /* calls of progress */
-    util::unique_fd event_fd;     /* epoll of all that wakes */
+    size_t max_bcopy = 0;       /* bytes of a bcopy put or get */
+    base::card *home = nullptr; /* moves what no other card has to */
+    double bandwidth = 0;       /* of its links, bytes/second */
+    unsigned polls   = 0;       /* calls of progress */
+    util::unique_fd event_fd;   /* epoll of all that wakes */
     base::pending_requests pending;
     ucs_list_link_t endpoints; /* all there are; UCP may create some on another
                                   thread, with the worker blocked */

@@ -5,6 +5,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
+#include "uct/gaudi/ipc/process/foreign_pages.h"
 #include "uct/gaudi/ipc/process/reachability.h"
 #include "uct/gaudi/ipc/serving/copy_server.h"
 #include "uct/gaudi/ipc/sharing/invalidation.h"
@@ -15,32 +16,14 @@ ucs_config_field_t memory_domain::config_table[] = {
     {"", "", nullptr, offsetof(config, super),
      UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
 
-    {"CACHE_MAX_REGIONS", "1024",
-     "How many windows of other processes' memory may be mapped at a time.\n"
-     "The one that was not used for the longest time is unmapped first, and\n"
-     "mapped again when it is used again.",
-     offsetof(config, cache.max_regions), UCS_CONFIG_TYPE_UINT},
-
-    {"CACHE_MAX_SIZE", "inf", "The same, in bytes.",
-     offsetof(config, cache.max_bytes), UCS_CONFIG_TYPE_MEMUNITS},
-
     {"TIMEOUT", "10s",
-     "How long another process may take to answer when it is asked for files:\n"
-     "a connection, or the first use of its memory; or for its ports, where\n"
-     "there is no other way. At most an hour.",
+     "How long another process may take to answer when it is asked for a\n"
+     "connection, for the first use of its memory, or for its ports where "
+     "there\n"
+     "is no other way; and how long an invalidation of memory waits for "
+     "another\n"
+     "process that uses it. Seconds, with a unit (ms, s, m). At most an hour.",
      offsetof(config, timeout), UCS_CONFIG_TYPE_TIME},
-
-    {"INVALIDATE_TIMEOUT", "10s",
-     "How long an invalidation of memory waits for another process that uses\n"
-     "it and does not come to an end. One that has ended is waited for as\n"
-     "long as its ports may write, see PORT_DRAIN.",
-     offsetof(config, invalidate_timeout), UCS_CONFIG_TYPE_TIME},
-
-    {"PORT_DRAIN", "6s",
-     "How long what another card has begun to write over ports may still come\n"
-     "after the connection is destroyed: the driver's is 5 s. Closing waits\n"
-     "for it where that may be to host memory. At most an hour.",
-     offsetof(config, port_drain), UCS_CONFIG_TYPE_TIME},
 
     {"HOST", "auto",
      "Whether messages between host memory of two processes may go by\n"
@@ -58,8 +41,7 @@ ucs_config_field_t memory_domain::config_table[] = {
 void memory_domain::set_timeouts(const config &config)
 {
     remote_process::set_timeout(config.timeout);
-    set_invalidation_timeout(config.invalidate_timeout);
-    base::card_ports::set_drain_time(config.port_drain);
+    set_invalidation_timeout(config.timeout);
 }
 
 bool memory_domain::is_available()
@@ -84,7 +66,7 @@ ucs_status_t memory_domain::open(const config &config,
     }
     exported_memory::let_go_of_freed_memory();
     set_timeouts(config);
-    remote_buffers::instance().open(config.cache);
+    foreign_pages::instance().open();
     copy_server::instance().open();
     domain->moves_host_ = base::is_to_move_host(config.host);
     domain->has_card_   = (status == UCS_OK);
@@ -95,7 +77,7 @@ ucs_status_t memory_domain::open(const config &config,
 void memory_domain::close()
 {
     copy_server::instance().close();
-    remote_buffers::instance().close();
+    foreign_pages::instance().close();
     if (registrations_ > 0) {
         ucs_warn("gaudi_ipc: %lu registrations were not released",
                  registrations_.load());
@@ -189,39 +171,18 @@ std::strong_ordering memory_domain::compare_keys(uct_rkey_t first,
 
 namespace {
 
-template <auto number>
-uint64_t of_buffers()
+uint64_t count_processes()
 {
-    return remote_buffers::instance().numbers().*number;
-}
-
-template <auto number>
-uint64_t of_exports()
-{
-    return statistics_of_exports().*number;
+    return foreign_pages::instance().count();
 }
 
 } // namespace
 
 void memory_domain::add_files(void *object)
 {
-    using cache                      = remote_buffers::statistics;
-    const base::vfs_number buffers[] = {
-        {"hits", of_buffers<&cache::hits>},
-        {"misses", of_buffers<&cache::misses>},
-        {"evictions", of_buffers<&cache::evictions>},
-        {"withdrawn", of_buffers<&cache::withdrawn>},
-        {"regions", of_buffers<&cache::regions>},
-        {"bytes", of_buffers<&cache::bytes>},
-        {"processes", of_buffers<&cache::processes>},
-    };
-    const base::vfs_number exports[] = {
-        {"keys", of_exports<&export_statistics::keys>},
-        {"buffers", of_exports<&export_statistics::buffers>},
-        {"exports", of_exports<&export_statistics::exports>},
-    };
-    base::add_vfs_numbers(object, "cache", buffers);
-    base::add_vfs_numbers(object, "exports", exports);
+    const base::vfs_number numbers[] = {{"keys", count_keys},
+                                        {"processes", count_processes}};
+    base::add_vfs_numbers(object, "memory", numbers);
 }
 
 } // namespace gaudi::ipc

@@ -28,10 +28,7 @@ public:
     static constexpr bool invalidates = true;
     struct config {
         uct_md_config_t super;
-        remote_buffers::limits cache;
         double timeout;
-        double invalidate_timeout;
-        double port_drain;
         int host; /* ucs_ternary_auto_value_t */
     };
     static ucs_config_field_t config_table[];

@@ -30,7 +30,7 @@ void free_on_own_card(const own_memory &memory);
 struct dma_count {
     uint64_t host_to_device   = 0;
     uint64_t device_to_host   = 0;
-    uint64_t device_to_device = 0; /**< an imported dma-buf counts as device */
+    uint64_t device_to_device = 0;
     uint64_t host_to_host     = 0;
     uint64_t jobs             = 0;
 };

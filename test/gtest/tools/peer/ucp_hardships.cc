@@ -3,12 +3,11 @@
  * Remote keys in processes that fare badly: nothing may crash, and what cannot
  * be done is an error of the operation.
  *
- * usage: ucp_hardships client|server damage|stale|import|export
+ * usage: ucp_hardships client|server damage|stale|room
  *
  *   damage  the client unpacks keys that somebody has written into
  *   stale   it uses keys of memory that was freed
- *   import  it unpacks and uses keys without room for a file descriptor
- *   export  the server packs one so
+ *   room    it unpacks and uses keys without room for a file descriptor
  *
  * File descriptor 3 is a socket to the other side. The server has the memory.
  */
@@ -32,7 +31,7 @@ namespace {
 constexpr unsigned life_s       = 80;
 constexpr unsigned damaged_keys = 20'000;
 constexpr size_t bytes          = 256ul << 10;
-/* Each a block of the driver's, which has a dma-buf of its own. */
+/* Each a block of the driver's of its own. */
 constexpr size_t block_size = 49ul << 20;
 /* In gaudi_ipc's part of a key, of the release that made it: others are out of
  * reach. */
@@ -145,8 +144,8 @@ void use_stale(side &end, const channel &socket)
     expect_bytes(end, good);
 }
 
-/* The process that the key is of is not known yet, its buffer neither. */
-void import_without_room(side &end, const channel &socket)
+/* The process that the key is of is not known yet. */
+void use_without_room(side &end, const channel &socket)
 {
     const description from = description::receive(socket);
     {
@@ -155,14 +154,10 @@ void import_without_room(side &end, const channel &socket)
     }
     expect_bytes(end, remote_memory(end.ep(), from));
 
-    /* The process is known, but not this buffer: the same key works when there
-     * is room again. */
+    /* It is known: its next key needs no descriptor. */
     const description other = description::receive(socket);
-    std::optional<no_new_descriptors> limit(std::in_place);
-    const remote_memory key(end.ep(), other);
-    expect_error(end, key);
-    limit.reset();
-    expect_bytes(end, key);
+    const no_new_descriptors limit;
+    expect_bytes(end, remote_memory(end.ep(), other));
 }
 
 void be_client(const std::string &what, side &end, const channel &socket)
@@ -171,13 +166,8 @@ void be_client(const std::string &what, side &end, const channel &socket)
         use_stale(end, socket);
     } else if (what == "damage") {
         use_damaged(end, description::receive(socket));
-    } else if (what == "import") {
-        import_without_room(end, socket);
     } else {
-        expect_error(end,
-                     remote_memory(end.ep(), description::receive(socket)));
-        expect_bytes(end,
-                     remote_memory(end.ep(), description::receive(socket)));
+        use_without_room(end, socket);
     }
     socket.say('q');
 }
@@ -191,19 +181,9 @@ void be_server(const std::string &what, const context &common, worker &mine,
         one.emplace(common, kind_of_memory::gaudi, block_size);
         one->store(0, right.data(), bytes);
     }
-    if (what == "export") {
-        description poor;
-        {
-            const no_new_descriptors limit;
-            poor = owned[0]->describe();
-        }
-        poor.send(socket);
-        owned[0]->describe().send(socket);
-    } else {
-        owned[0]->describe().send(socket);
-        if (what != "damage") {
-            owned[1]->describe().send(socket);
-        }
+    owned[0]->describe().send(socket);
+    if (what != "damage") {
+        owned[1]->describe().send(socket);
     }
     while (await_letter(mine, socket) == 'f') {
         owned[0].reset();
@@ -217,7 +197,7 @@ int main(int argc, char **argv)
 {
     start_program(life_s);
     if (argc != 3) {
-        die("usage", "ucp_hardships client|server damage|stale|import|export");
+        die("usage", "ucp_hardships client|server damage|stale|room");
     }
     const bool is_client = (std::string(argv[1]) == "client");
     meeting here;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <unistd.h>
 
 namespace gaudi::base {
 
@@ -23,6 +24,22 @@ constinit std::array<shim::node_identity, 64> nodes_of_ucx{};
 bool is_of_ucx(const shim::node_identity &node)
 {
     return std::ranges::find(nodes_of_ucx, node) != nodes_of_ucx.end();
+}
+
+/* The open nodes of the application that a process has used: in a child, which
+ * has inherited the descriptors, the driver would act for the parent. Changed
+ * under lock_. */
+struct adopted_node {
+    shim::node_identity node;
+    pid_t by = 0;
+};
+constinit std::array<adopted_node, 64> adopted_nodes{};
+
+bool is_inherited(const shim::node_identity &node)
+{
+    return std::ranges::any_of(adopted_nodes, [&](const adopted_node &each) {
+        return (each.node == node) && (each.by != getpid());
+    });
 }
 
 /* Bus ids may come without a domain. */
@@ -62,11 +79,24 @@ bool find_by_bus_id(const std::string &bus_id,
 
 } // namespace
 
-/* UCX uses a node no more, or it is another one that is called the same. */
+/* A node is used no more, or it is another one that is called the same. */
 void card_table::forget_node(const shim::node_identity &node)
 {
     std::ranges::replace(nodes_of_ucx, node, shim::node_identity());
+    for (adopted_node &each : adopted_nodes) {
+        each = (each.node == node) ? adopted_node() : each;
+    }
     look_for_card_of_ucx();
+}
+
+void card_table::note_adopted(const shim::node_identity &node)
+{
+    forget_node(node);
+    const auto free = std::ranges::find(adopted_nodes, shim::node_identity(),
+                                        &adopted_node::node);
+    if (free != adopted_nodes.end()) {
+        *free = {node, getpid()};
+    }
 }
 
 /* For those who may not take the lock. */
@@ -94,7 +124,7 @@ void card_table::adopt_open_cards(const shim::driver &driver,
         const auto all = known.all();
         if (std::any_of(all.begin(), all.end(), is_it) ||
             std::any_of(adopted.begin(), adopted.end(), is_it) ||
-            is_of_ucx(found.node)) {
+            is_of_ucx(found.node) || is_inherited(found.node)) {
             continue;
         }
         std::unique_ptr<shim::card> opened;

@@ -95,7 +95,7 @@ void card_table::publish(card_list fresh)
     for (auto &each : fresh) {
         card &added = *each;
         if (added.is_adopted()) {
-            forget_node(added.node());
+            note_adopted(added.node());
         }
         added.part_ = card_events::make_part(added);
         opened_.publish(std::move(each));

@@ -178,6 +178,7 @@ private:
                           const shim::visible_cards &visible,
                           const held_cards &known, card_list &adopted);
     void forget_node(const shim::node_identity &node);
+    void note_adopted(const shim::node_identity &node);
     void look_for_card_of_ucx();
     [[nodiscard]] bool hand_over(card &wanted);
     void drop_closed(const held_cards &cards);

@@ -8,7 +8,6 @@
 #include "hlthunk_shim/cards/driver.h"
 #include "hlthunk_shim/ports/port_device.h"
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -20,17 +19,8 @@ namespace gaudi::base {
 class card_ports {
 public:
     /** From when a queue pair is destroyed what arrives for it is still taken
-     *  for so long: HBL_CN_QP_DRAIN_TIME of the driver, and some more. Of the
-     *  process. */
-    static std::chrono::milliseconds drain_time()
-    {
-        return std::chrono::milliseconds(drain_ms_.load());
-    }
-    static void set_drain_time(double seconds)
-    {
-        drain_ms_.store(static_cast<unsigned>(
-            std::clamp(seconds, 0.0, longest_drain) * 1000));
-    }
+     *  for so long: HBL_CN_QP_DRAIN_TIME of the driver, 5 s, and some more. */
+    static constexpr std::chrono::milliseconds drain_time{6000};
 
     /** Open them, at the first call.
      *  @param of      The card; outlives them, as @p driver does.
@@ -44,9 +34,6 @@ public:
     [[nodiscard]] bool is_first_refusal() { return !refused_.exchange(true); }
 
 private:
-    static constexpr double longest_drain = 3600;
-    inline static std::atomic<unsigned> drain_ms_{6000};
-
     std::string open(const shim::driver &driver, const shim::card &of,
                      unsigned number);
 

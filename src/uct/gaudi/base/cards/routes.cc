@@ -12,7 +12,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -21,8 +20,8 @@ namespace gaudi::base {
 namespace {
 
 struct known_routes {
-    std::mutex lock; /* held across reading sysfs */
-    std::map<std::tuple<pci_address, pci_address, std::optional<unsigned>>,
+    std::mutex lock; /* held across opening ports */
+    std::map<std::tuple<pci_address, pci_address, unsigned>,
              std::unique_ptr<pair_routes>>
         pairs;
 };
@@ -36,19 +35,11 @@ const std::vector<shim::wire> &order()
         if (!wrong.empty()) {
             ucs_error("UCX_GAUDI_IPC_ROUTES=%s %s: %s is taken",
                       util::to_printable(config().routes).c_str(),
-                      wrong.c_str(), shim::default_routes);
-            result.clear();
-            (void)shim::parse_routes(shim::default_routes, result);
+                      wrong.c_str(), shim::name_of(shim::wire::host));
+            result = {shim::wire::host}; /* others cannot write over that */
         }
         return result;
     });
-}
-
-shim::peer_to_peer wish()
-{
-    return (config().peer_to_peer == UCS_AUTO)  ? shim::peer_to_peer::automatic
-           : (config().peer_to_peer == UCS_YES) ? shim::peer_to_peer::yes
-                                                : shim::peer_to_peer::no;
 }
 
 std::string to_text(pci_address of)
@@ -58,16 +49,6 @@ std::string to_text(pci_address of)
     (void)snprintf(text, sizeof(text), "%04x:%02x:%02x.%x", all >> 16,
                    (all >> 8) & 0xff, (all >> 3) & 0x1f, all & 7);
     return text;
-}
-
-shim::pcie_path find_path(const card &from, pci_address to)
-{
-    if (to == pci_address::unknown) {
-        return {false, "its place on the PCI bus is not known"};
-    }
-    return shim::find_pcie_path((driver() != nullptr) ? driver()->sysfs("/sys")
-                                                      : std::string(),
-                                from.info().bus_id, to_text(to), wish());
 }
 
 /* Whether ports of a card lead to another one, whose process has to agree. */
@@ -87,39 +68,10 @@ bool have_ports(const card &from, pci_address to, unsigned module_to)
     return any;
 }
 
-std::unique_ptr<pair_routes> make_routes(const card *from, pci_address own,
-                                         pci_address to,
-                                         std::optional<unsigned> module_to)
-{
-    auto made = std::make_unique<pair_routes>(pair_routes{own, to, {}});
-    shim::pcie_path path{false, "UCX_GAUDI_IPC_ROUTES leaves it out"};
-    for (const shim::wire over : order()) {
-        if (over == shim::wire::host) {
-            made->all.add({over, true});
-        } else if ((over == shim::wire::pcie) && (from != nullptr)) {
-            path = find_path(*from, to);
-            if (path.is_there) {
-                made->all.add({over, false});
-            }
-        } else if ((over == shim::wire::ports) && (from != nullptr) &&
-                   module_to.has_value()) {
-            if (have_ports(*from, to, *module_to)) {
-                made->all.add({over, false});
-            }
-        }
-    }
-    if (from != nullptr) {
-        ucs_info("%s: %s PCIe to the card at %s: %s", from->name().c_str(),
-                 path.is_there ? "uses" : "does not use", to_text(to).c_str(),
-                 path.why.c_str());
-    }
-    return made;
-}
-
 } // namespace
 
 const pair_routes &find_routes(const card *from, pci_address to,
-                               std::optional<unsigned> module_to)
+                               unsigned module_to)
 {
     const pci_address own =
         (from != nullptr) ? from->address() : pci_address::unknown;
@@ -127,7 +79,13 @@ const pair_routes &find_routes(const card *from, pci_address to,
     const std::lock_guard<std::mutex> guard(known.lock);
     auto &entry = known.pairs[{own, to, module_to}];
     if (entry == nullptr) {
-        entry = make_routes(from, own, to, module_to);
+        entry = std::make_unique<pair_routes>(pair_routes{own, to, {}});
+        for (const shim::wire over : order()) {
+            if ((over == shim::wire::host) ||
+                ((from != nullptr) && have_ports(*from, to, module_to))) {
+                entry->all.add(over);
+            }
+        }
     }
     return *entry;
 }
@@ -151,21 +109,6 @@ shim::port_device *ports_of(const card &of, std::string &why_p)
 bool may_go_over(shim::wire wanted)
 {
     return std::find(order().begin(), order().end(), wanted) != order().end();
-}
-
-const char *why_no_import()
-{
-    return !may_go_over(shim::wire::pcie)
-               ? "UCX_GAUDI_IPC_ROUTES leaves PCIe out"
-           : (wish() == shim::peer_to_peer::no)
-               ? "UCX_GAUDI_IPC_P2P=n: cards do not reach each other"
-               : nullptr;
-}
-
-bool reaches(const card &from, const card &to)
-{
-    return find_routes(&from, to.address(), std::nullopt)
-        .all.has(shim::wire::pcie);
 }
 
 } // namespace gaudi::base

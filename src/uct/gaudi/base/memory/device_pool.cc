@@ -116,7 +116,6 @@ int device_pool::add_block(uint64_t size)
 /* False when the driver refuses, since somebody has a dma-buf of it. */
 bool device_pool::give_back(device_block &block)
 {
-    (void)block.forget_peers();
     return block.memory.close() == 0;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/memory/dmabuf.h"
 
-#include "uct/gaudi/base/cards/routes.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/status.h"
@@ -109,13 +108,6 @@ ucs_status_t export_dmabuf(const void *address, size_t length, bool quiet,
 ucs_status_t import_dmabuf(card &importer, int fd, size_t offset, size_t length,
                            void *&address_p)
 {
-    /* A dma-buf does not tell whose it is: there is no pair to ask about. */
-    const char *refusal = why_no_import();
-    if (refusal != nullptr) {
-        ucs_error("%s: no dma-buf is imported: %s", importer.name().c_str(),
-                  refusal);
-        return UCS_ERR_UNSUPPORTED;
-    }
     uint64_t size       = 0;
     ucs_status_t status = check_range(importer, fd, offset, length, size);
     if (status != UCS_OK) {

@@ -34,8 +34,7 @@ namespace gaudi::base {
  *
  * @param fd         Stays the caller's, and may be closed.
  * @param address_p  Filled on success.
- * @return UCS_ERR_UNSUPPORTED by a driver that cannot import, and where
- *         settings rule it out,
+ * @return UCS_ERR_UNSUPPORTED by a driver that cannot import,
  *         UCS_ERR_INVALID_PARAM for what is no dma-buf or not in it; errors
  *         were logged.
  */

@@ -1,58 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/memory/memory.h"
 
-#include "util/errors.h"
-
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
-#include <unistd.h>
-
 namespace gaudi::base {
-
-int device_backing::va_on(const card &user, uint64_t address, size_t length,
-                          uint64_t &va_p)
-{
-    const kept_window window = peers_.find(address, length);
-    if (window == nullptr) {
-        return -EFAULT;
-    }
-    const auto import =
-        [&](shim::registration &mapping) -> card_mappings::answer {
-        const std::lock_guard<std::mutex> guard(lock_);
-        int fd  = -1;
-        int ret = owner.device().export_dmabuf(va, window->start - va,
-                                               window->size(), fd);
-        if (ret == 0) {
-            ret = user.device().import_dmabuf(fd, window->size(), mapping);
-            close(fd); /* the import keeps what it needs */
-        }
-        if (ret != 0) {
-            ucs_debug("%s cannot import %lu bytes at %#lx of %s: %s",
-                      user.name().c_str(), window->size(), window->start,
-                      owner.name().c_str(), std::strerror(-ret));
-        }
-        return {ret, !util::may_pass(-ret)};
-    };
-    uint64_t first  = 0;
-    const int error = window->imports.va_on(user, import, first);
-    va_p            = first + (address - window->start);
-    return error;
-}
-
-bool device_backing::forget_peers()
-{
-    std::lock_guard<std::mutex> guard(lock_);
-    const bool shared = (export_ != nullptr);
-    export_.reset();
-    while (peers_.take_one() != nullptr) {}
-    return shared;
-}
 
 int host_memory::va_on(const card &user, uint64_t &va_p)
 {
-    const auto map = [&](shim::registration &mapping) -> card_mappings::answer {
+    const auto map = [&](shim::registration &mapping) {
         auto *first              = reinterpret_cast<void *>(start);
         const shim::card &device = user.device();
         const int ret =
@@ -69,7 +26,7 @@ int host_memory::va_on(const card &user, uint64_t &va_p)
                 refused_.store(true, std::memory_order_relaxed);
             }
         }
-        return {ret, true};
+        return ret;
     };
     return mappings_.va_on(user, map, va_p);
 }

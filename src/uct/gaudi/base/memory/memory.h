@@ -5,35 +5,27 @@
  */
 #pragma once
 
+#include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/cards/card.h"
-#include "uct/gaudi/base/memory/import_windows.h"
 #include "util/interval_tree.h"
 #include "util/process.h"
 
 #include <atomic>
+#include <cerrno>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <utility>
 
 namespace gaudi::base {
 
 enum class memory_kind { host, device };
 
-/** What another part keeps for a backing; destroyed before the driver is asked
- *  to unmap that. */
-class backing_export {
-public:
-    virtual ~backing_export() = default;
-};
-
 /** A range of device addresses that the driver mapped in one piece: what
- *  dma-bufs are made of, and what other cards of the process can reach.
- *  Threads: any. One mutex, held across driver calls, when a card reaches it
- *  for the first time; nothing that UCM calls takes it. */
-class device_backing {
-public:
+ *  dma-bufs are made of. */
+struct device_backing {
     device_backing(card &card_of, uint64_t mapped_va, uint64_t mapped_size)
-        : owner(card_of), va(mapped_va), size(mapped_size),
-          peers_(va, size, exports_parts(), false)
+        : owner(card_of), va(mapped_va), size(mapped_size)
     {}
 
     card &owner;
@@ -45,45 +37,6 @@ public:
     {
         return owner.device().capabilities().exports_parts;
     }
-
-    /**
-     * Where another card finds a range of it, of whose window it has the memory
-     * imported when it uses that for the first time.
-     *
-     * @return 0; -EOPNOTSUPP when the driver cannot export or import; else
-     *         -errno. A refusal is kept and the driver not asked again, but for
-     *         lack of memory and the like.
-     */
-    [[nodiscard]] int va_on(const card &user, uint64_t address, size_t length,
-                            uint64_t &va_p);
-
-    /**
-     * Use what is kept for it.
-     *
-     * @param make  Called with this backing when nothing is kept: what to keep,
-     *              as a unique_ptr.
-     * @param use   Called with what is kept. It may be destroyed as soon as
-     *              this returns.
-     */
-    template <typename Make, typename Use>
-    void with_export(Make &&make, Use &&use)
-    {
-        std::lock_guard<std::mutex> guard(lock_);
-        if (export_ == nullptr) {
-            export_ = make(*this);
-        }
-        use(*export_);
-    }
-
-    /** Have the other cards let go of it, and others be told, before it is
-     *  unmapped.
-     *  @return Whether others may have it, who let go of it a little later. */
-    [[nodiscard]] bool forget_peers();
-
-private:
-    std::mutex lock_; /* makes peers and the export */
-    std::unique_ptr<backing_export> export_;
-    import_windows peers_; /* of the other cards; goes before any card does */
 };
 
 /** Device memory that mem_alloc gave out, that the application mapped itself,
@@ -103,6 +56,84 @@ struct device_memory : util::interval_node {
     std::atomic<bool> exported{false};      /* a dma-buf was made of it */
     bool gone = false; /* only registrations keep it; the memory map's, under
                           its lock */
+};
+
+/** Where cards find one piece of memory: each that uses it maps it once.
+ *
+ *  Readers take no lock. One card maps at a time; who takes all entries away is
+ *  the last one to use it. */
+class card_mappings {
+public:
+    /** What came of it for a card; never changed after that. */
+    struct entry {
+        const card *user = nullptr;
+        int result       = 0; /**< 0, or -errno of the driver */
+        held_cards cards;     /**< outlive the mapping */
+        shim::registration mapping;
+        std::unique_ptr<entry> next;
+    };
+
+    card_mappings() = default;
+    ~card_mappings() { (void)take(); }
+    card_mappings(const card_mappings &)            = delete;
+    card_mappings &operator=(const card_mappings &) = delete;
+
+    /**
+     * The device address of the first byte on a card.
+     *
+     * @param map   Called with a mapping to fill when nothing is known of the
+     *              card: has the driver map the memory. What it returns, 0 or
+     *              -errno, is kept, and the driver not asked again.
+     * @return 0 or -errno.
+     */
+    template <typename Map>
+    int va_on(const card &user, Map &&map, uint64_t &va_p)
+    {
+        const entry *known = find(user);
+        if (known == nullptr) {
+            const std::lock_guard<std::mutex> guard(lock_);
+            known = find(user);
+            if (known == nullptr) {
+                std::unique_ptr<entry> fresh(new (std::nothrow) entry);
+                if (fresh == nullptr) {
+                    return -ENOMEM;
+                }
+                fresh->result = map(fresh->mapping);
+                fresh->user   = &user;
+                fresh->cards  = user.hold();
+                known         = add(std::move(fresh));
+            }
+        }
+        va_p = known->mapping.address();
+        return known->result;
+    }
+
+    /** All of them, for the caller to destroy; the list is empty. */
+    [[nodiscard]] std::unique_ptr<entry> take()
+    {
+        return std::unique_ptr<entry>(first_.exchange(nullptr));
+    }
+
+private:
+    [[nodiscard]] const entry *find(const card &user) const
+    {
+        const entry *known = first_.load(std::memory_order_acquire);
+        while ((known != nullptr) && (known->user != &user)) {
+            known = known->next.get();
+        }
+        return known;
+    }
+
+    const entry *add(std::unique_ptr<entry> fresh)
+    {
+        fresh->next.reset(first_.load(std::memory_order_relaxed));
+        entry *made = fresh.release();
+        first_.store(made, std::memory_order_release);
+        return made;
+    }
+
+    std::mutex lock_; /* adds entries; held across the driver call */
+    std::atomic<entry *> first_{nullptr};
 };
 
 /** Registered host memory: pinned and mapped once for each card that uses it.

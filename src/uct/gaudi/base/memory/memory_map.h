@@ -34,14 +34,11 @@ namespace gaudi::base {
 struct device_location {
     device_location() = default;
     explicit device_location(const device_memory &memory)
-        : owner(memory.owner), backing(memory.backing),
-          imported(memory.imported), exact(memory.exact), is_sole(exact),
-          start(memory.start), end(memory.end)
+        : owner(memory.owner), imported(memory.imported), exact(memory.exact),
+          is_sole(exact), start(memory.start), end(memory.end)
     {}
 
     card *owner;
-    device_backing *backing; /**< what other cards can reach, or nullptr; valid
-                                  until it is freed */
     bool imported; /**< of another card or process: only engines that reach host
                         memory reach it */
     bool exact;    /**< false: mapped unseen; what follows is all that it can be

@@ -226,6 +226,10 @@ bool registration_cache::close()
     return true;
 }
 
+/* Largest allocation that AUTO registers as a whole, as a part of its card's
+ * memory: mapping it for a NIC takes as long as all of it needs. */
+static constexpr double whole_part = 0.1;
+
 void registration_cache::choose_range(const device_location &allocation,
                                       uint64_t &start, uint64_t &end) const
 {
@@ -234,7 +238,7 @@ void registration_cache::choose_range(const device_location &allocation,
         allocation.owner->device().capabilities().memory_bytes);
     if ((settings_.whole == UCS_CONFIG_ON) ||
         ((settings_.whole == UCS_CONFIG_AUTO) &&
-         (length <= memory * settings_.whole_part))) {
+         (length <= memory * whole_part))) {
         start = allocation.start;
         end   = allocation.end;
     }

@@ -66,11 +66,9 @@ struct memory_handle {
 class registration_cache {
 public:
     struct settings {
-        int use;           /**< ucs_ternary_auto_value_t; UCS_TRY: go without
-                                a cache where none can be made */
-        int whole;         /**< ucs_on_off_auto_value_t */
-        double whole_part; /**< AUTO: largest allocation that is registered as a
-                                whole, as a part of its card's memory */
+        int use;   /**< ucs_ternary_auto_value_t; UCS_TRY: go without
+                        a cache where none can be made */
+        int whole; /**< ucs_on_off_auto_value_t */
         rcache_config rcache;
     };
 

@@ -167,9 +167,6 @@ int channel::make_queues(uint64_t window)
                 (streams > 0) ? dma_queues_.back().get() : nullptr;
         }
         queue(direction, of_long).window = window;
-        if (direction != shim::dma_direction::device_to_device) {
-            pcie_queues_ = std::ssize(dma_queues_);
-        }
     }
     return 0;
 }
@@ -196,15 +193,13 @@ void channel::make_jobs(size_t count)
 }
 
 ucs_status_t channel::create(card &owner, const transfer_options &options,
-                             copy_counts &counts,
                              std::unique_ptr<channel> &channel_p)
 {
-    std::unique_ptr<channel> created(
-        new channel(&owner, options, counts.of(owner.name())));
+    std::unique_ptr<channel> created(new channel(&owner, options));
 
-    int ret = shim::pinned_buffer::create(
-        owner.device(), options.chunk_bytes * options.chunks + scratch_bytes,
-        created->staging_);
+    int ret = shim::pinned_buffer::create(owner.device(),
+                                          options.chunk_bytes * options.chunks,
+                                          created->staging_);
     if (ret == 0) {
         ret = created->make_queues(uint64_t{options.piece_bytes} *
                                    options.pieces);
@@ -224,8 +219,7 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
 }
 
 int channel::create(remote_memory &there, const transfer_options &options,
-                    int wake_fd, copy_counts &counts,
-                    std::unique_ptr<channel> &channel_p)
+                    int wake_fd, std::unique_ptr<channel> &channel_p)
 {
     using enum shim::dma_direction;
     const unsigned chunks = options.chunks * chunks_per_own;
@@ -235,8 +229,7 @@ int channel::create(remote_memory &there, const transfer_options &options,
     if (error != 0) {
         return error;
     }
-    std::unique_ptr<channel> created(
-        new channel(nullptr, options, counts.of("other_processes")));
+    std::unique_ptr<channel> created(new channel(nullptr, options));
     created->others_ = queue.get();
     created->init_queues(host_to_device, queue.get());
     created->init_queues(device_to_host, queue.get());
@@ -253,12 +246,10 @@ int channel::create(remote_memory &there, const transfer_options &options,
 std::unique_ptr<channel> channel::create(card &owner,
                                          std::unique_ptr<shim::connection> over,
                                          channel *peer, uint32_t number,
-                                         const transfer_options &options,
-                                         copy_counts &counts)
+                                         const transfer_options &options)
 {
     using enum shim::dma_direction;
-    std::unique_ptr<channel> created(
-        new channel(&owner, options, counts.of(owner.name())));
+    std::unique_ptr<channel> created(new channel(&owner, options));
     auto ports = std::make_unique<port_queue>(
         std::move(over), (peer != nullptr) ? peer->others_ : nullptr);
     created->ports_ = ports.get();

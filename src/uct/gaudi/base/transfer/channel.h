@@ -13,7 +13,6 @@
 
 #include "hlthunk_shim/dma_queue.h"
 #include "hlthunk_shim/memory.h"
-#include "uct/gaudi/base/transfer/counts.h"
 #include "uct/gaudi/base/transfer/owner_queue.h"
 #include "uct/gaudi/base/transfer/port_queue.h"
 #include "uct/gaudi/base/transfer/remote_memory.h"
@@ -77,22 +76,6 @@ struct work_queue {
     /** Sleep until the oldest job ends, not until all do: the next ones are to
      *  follow before the card has nothing left. */
     inline void sleep(uint32_t longest_us) const;
-
-    /** What the card does that has a copy in this queue. */
-    [[nodiscard]] copy_kind kind_of(bool is_imported) const
-    {
-        is_imported |= (link != no_link);
-        switch (direction) {
-        case shim::dma_direction::host_to_device:
-            return is_imported ? copy_kind::card_to_card_in
-                               : copy_kind::host_to_device;
-        case shim::dma_direction::device_to_host:
-            return is_imported ? copy_kind::card_to_card_out
-                               : copy_kind::device_to_host;
-        default:
-            return copy_kind::on_card;
-        }
-    }
 };
 
 /** How bytes get from one side of a copy to the other. */
@@ -105,19 +88,6 @@ enum class way : uint8_t {
     kernel    /**< between host memory of two processes, without a card */
 };
 
-/** Whose memory a card writes to over PCIe, by any number that tells it from
- *  others. Such writes are posted: their job ends before the bytes are there. A
- *  read by the same card does not overtake them (PCI Express Base
- *  Specification, "Transaction Ordering"). */
-enum class posted_to : uint64_t { nobody = 0 };
-
-/** How far it is with such writes. */
-enum class posted_step : uint8_t {
-    written,
-    read_back, /**< they have reached the other card */
-    flushed    /**< by its process, for cards that answer early */
-};
-
 /** One DMA job of a transfer. */
 struct dma_job {
     channel *home; /* whose record this is */
@@ -126,13 +96,8 @@ struct dma_job {
     work_queue *queue; /* where it was submitted */
     uint64_t dst;      /* device addresses on the card of that queue */
     uint64_t src;
-    size_t length;    /* bytes */
-    copy_kind kind;   /* of what is under way now */
-    chunk_ptr chunk;  /* that one of them is in, or nullptr */
-    posted_to peer;   /* whose memory dst is */
-    posted_step step; /* of what was written to it before */
-    bool is_followed; /* by its read, in its queue: ends twice */
-    dma_job *covered; /* by it: jobs that end with it, by next_free */
+    size_t length;   /* bytes */
+    chunk_ptr chunk; /* that one of them is in, or nullptr */
     /* When it has ended, a download or relay goes on: */
     way how;
     uint64_t target;                     /* to here, */
@@ -149,14 +114,14 @@ public:
 
     /** Make the queues and the staging memory. */
     [[nodiscard]] static ucs_status_t
-    create(card &owner, const transfer_options &options, copy_counts &counts,
+    create(card &owner, const transfer_options &options,
            std::unique_ptr<channel> &channel_p);
 
     /** The same of the cards of another process.
      *  @return 0, or why they do not copy for us: -errno. */
     [[nodiscard]] static int create(remote_memory &there,
                                     const transfer_options &options,
-                                    int wake_fd, copy_counts &counts,
+                                    int wake_fd,
                                     std::unique_ptr<channel> &channel_p);
 
     /** The same of a card's ports to one of another process. It has no staging
@@ -165,8 +130,7 @@ public:
      *  @param number  That names the ports there. */
     [[nodiscard]] static std::unique_ptr<channel>
     create(card &owner, std::unique_ptr<shim::connection> over, channel *peer,
-           uint32_t number, const transfer_options &options,
-           copy_counts &counts);
+           uint32_t number, const transfer_options &options);
 
     /** Waits for jobs that the card still runs. */
     ~channel();
@@ -174,11 +138,9 @@ public:
     /** Whose jobs it runs; not of another process. */
     [[nodiscard]] card &owner() const { return *owner_; }
     [[nodiscard]] bool is_of_card() const { return owner_ != nullptr; }
-    [[nodiscard]] card_counts &counts() const { return counts_; }
 
     /** Ports by which another process asks for writes: it hears of failures. */
     void serve_others() { is_for_others_ = true; }
-    [[nodiscard]] bool is_for_others() const { return is_for_others_; }
 
     /** What the log calls it, and at which level it tells of a failure. */
     [[nodiscard]] const char *name() const
@@ -213,19 +175,15 @@ public:
     [[nodiscard]] bool is_over() const
     {
         return is_over_ || ((others_ != nullptr) && others_->is_over()) ||
-               ((ports_ != nullptr) && ports_->is_down()) ||
+               ((ports_ != nullptr) && !ports_->is_usable()) ||
                ((peer_ != nullptr) && peer_->is_over());
     }
-    /** Of ports that are not over, to a process that lives: see @ref
-     *  port_queue. None has failed where all work. */
-    [[nodiscard]] bool is_whole() const
+    /** The same of ports, without a system call: they work, and the process
+     *  that they lead to was not seen to end. */
+    [[nodiscard]] bool is_usable() const
     {
-        return !is_over_ && ports_->is_whole() &&
+        return !is_over_ && ports_->is_usable() &&
                ((peer_ == nullptr) || !peer_->others_->is_closed());
-    }
-    [[nodiscard]] bool could_have_more() const
-    {
-        return ports_->could_have_more();
     }
     [[nodiscard]] port_queue &ports() const { return *ports_; }
     [[nodiscard]] bool is_of_ports() const { return ports_ != nullptr; }
@@ -278,16 +236,6 @@ public:
         return dma_queues_;
     }
 
-    /** Of those that reach other cards' memory the one with the least to do. */
-    [[nodiscard]] shim::dma_queue &idlest() const
-    {
-        return **std::min_element(
-            dma_queues_.begin(), dma_queues_.begin() + pcie_queues_,
-            [](const auto &a, const auto &b) {
-                return a->outstanding() < b->outstanding();
-            });
-    }
-
     /** Take a chunk, leaving some for others. @return nullptr when none is
      *  left. */
     [[nodiscard]] chunk_ptr take_chunk(size_t leave)
@@ -328,13 +276,6 @@ public:
     /** Sleep until the oldest job of a queue ends. */
     void sleep(shim::dma_queue &queue, uint32_t longest_us) const;
 
-    /** Where the card puts what it reads back. */
-    [[nodiscard]] uint64_t scratch_va() const
-    {
-        return staging_.address() + chunk_bytes_ * chunks_.size();
-    }
-    static constexpr size_t scratch_bytes = 8;
-
     /** Leave the staging memory pinned: a card may still use it. */
     void abandon_staging();
 
@@ -352,8 +293,8 @@ private:
 
     enum copies { of_long, of_short };
 
-    channel(card *owner, const transfer_options &options, card_counts &counts)
-        : owner_(owner), counts_(counts), chunk_bytes_(options.chunk_bytes),
+    channel(card *owner, const transfer_options &options)
+        : owner_(owner), chunk_bytes_(options.chunk_bytes),
           short_bytes_(options.short_bytes)
     {}
     [[nodiscard]] int make_queues(uint64_t window);
@@ -366,7 +307,6 @@ private:
     }
 
     card *const owner_; /* nullptr: of another process */
-    card_counts &counts_;
     const size_t chunk_bytes_;
     const size_t short_bytes_;
     shim::pinned_buffer staging_; /* of our card */
@@ -376,8 +316,7 @@ private:
     dma_job *free_job_         = nullptr;
     std::vector<dma_job> jobs_; /* last of these: they give chunks back */
     std::vector<std::unique_ptr<shim::dma_queue>> dma_queues_;
-    ptrdiff_t pcie_queues_ = 0;             /* the first of them */
-    owner_queue *others_   = nullptr;       /* among them, of another process */
+    owner_queue *others_ = nullptr;         /* among them, of another process */
     std::vector<port_queue *> ports_there_; /* of ours, to another process */
     port_queue *ports_ = nullptr;           /* the only one, */
     channel *peer_ = nullptr; /* and what it leads to, which stays meanwhile */

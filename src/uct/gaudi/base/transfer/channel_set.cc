@@ -16,8 +16,7 @@ ucs_status_t channel_set::add(card &owner, channel *&channel_p)
     }
     all_.reserve(all_.size() + 1);
     std::unique_ptr<channel> made;
-    const ucs_status_t status =
-        channel::create(owner, options_, *counts_, made);
+    const ucs_status_t status = channel::create(owner, options_, made);
     if (status == UCS_OK) {
         channel_p = by_place_[owner.place()] = &add(std::move(made));
     }
@@ -95,8 +94,7 @@ int channel_set::connect(remote_memory &there, channel *&channel_p)
     }
     all_.reserve(all_.size() + 1);
     std::unique_ptr<channel> made;
-    const int error =
-        channel::create(there, options_, event_->fd(), *counts_, made);
+    const int error = channel::create(there, options_, event_->fd(), made);
     if (error == 0) {
         channel_p = by_owner_[there.owner()] = &add(std::move(made));
     } else if (error == -ETIMEDOUT) {

@@ -54,15 +54,6 @@ public:
     [[nodiscard]] int get_ports(card &from, remote_memory &there, bool waits,
                                 channel *&channel_p);
 
-    /** The same to another card of this process, at once. */
-    [[nodiscard]] int get_ports(card &from, card &to, channel *&channel_p);
-
-    /** Where the card that such ports lead to has host memory: its process is
-     *  asked when that is used first.
-     *  @return 0 or -errno; -EINPROGRESS: there is no answer yet. */
-    [[nodiscard]] int find_mapping(card &from, remote_memory &there,
-                                   uint64_t &added_p);
-
     /** Connect ports of a card with those of another process, which asks.
      *  @return 0 or -errno, said at debug level. */
     [[nodiscard]] int accept_ports(card &from, shim::port_offer &letter,
@@ -86,8 +77,6 @@ public:
         }
     }
 
-    [[nodiscard]] copy_counts &counts() { return *counts_; }
-
 private:
     [[nodiscard]] ucs_status_t add(card &owner, channel *&channel_p);
     [[nodiscard]] int connect(remote_memory &there, channel *&channel_p);
@@ -98,31 +87,15 @@ private:
         std::unique_ptr<shim::connection> offered; /* once there is room to */
         std::unique_ptr<shim::connection> asked_for;
         chunk_ptr letter;
-        card *from = nullptr;                           /* which has asked */
-        std::shared_ptr<remote_memory::mapping> to_map; /* as was asked for, */
-        chunk_ptr answer; /* and where that comes; of keys that there are: */
-        std::map<std::weak_ptr<remote_memory::mapping>, uint64_t,
-                 std::owner_less<>>
-            mapped;
-        /* Of the last that were made. What replaces them has the other one of
-         * two: gets go over either until it is connected. */
-        uint32_t number    = 0;
-        bool was_made      = false;
-        channel *by        = nullptr; /* also while others are asked for */
+        card *from         = nullptr; /* which has asked */
+        uint32_t number    = 0;       /* by which the peer knows them */
+        channel *by        = nullptr; /* that were made */
         int error          = -ENETDOWN;
-        ucs_time_t retries = 0;
-        ucs_time_t grows   = 0; /* when more are looked for, where some work */
-
-        [[nodiscard]] bool works() const
-        {
-            return (by != nullptr) && !by->is_over();
-        }
+        ucs_time_t retries = 0; /* not asked for again before */
     };
 
     void forget_over();
     void forget_unused();
-    [[nodiscard]] int join_ports(card &one, card &other, port_way &there,
-                                 port_way &back);
     channel &add(std::unique_ptr<channel> made)
     {
         return *all_.emplace_back(std::move(made));
@@ -136,17 +109,13 @@ private:
                                      const channel &peer, int error);
     [[nodiscard]] int settle(port_way &way, channel &peer, bool waits);
     void take_answer_of_others(const port_way &way, channel &peer);
-    [[nodiscard]] int find_mapping(port_way &way, remote_memory &there,
-                                   channel &peer, uint64_t &added_p);
 
     const transfer_options &options_;
     std::unique_ptr<wakeup_event> &event_;
-    std::unique_ptr<copy_counts> counts_ = std::make_unique<copy_counts>();
     std::vector<channel *> by_place_; /* of the card; nullptr: not used yet */
     std::unordered_map<uint64_t, channel *> by_owner_; /* other processes */
     std::unordered_map<uint64_t, ucs_time_t> silent_;  /* and until when */
-    /* From a card, by the channel to a process, nullptr: this one, to a card.
-     */
+    /* From the place of a card, by the channel to a process, to its card. */
     std::map<std::tuple<size_t, channel *, pci_address>, port_way> ways_;
     /* Those that were used last, by module id of where they lead to. */
     struct used_way {

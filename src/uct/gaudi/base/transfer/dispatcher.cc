@@ -75,10 +75,8 @@ ucs_status_t dispatcher::prepare(dma_job &job, planned_copy &copy, size_t leave)
  * with an error in the owner's status when it failed. */
 bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
 {
-    work_queue &queue    = *copy.queue;
-    const copy_kind kind = queue.kind_of(copy.is_imported);
-    const size_t length  = next_job(queue, kind, copy.left, piece_bytes_);
-    if (length == 0) {
+    work_queue &queue = *copy.queue;
+    if (queue.in_flight >= queue.window) {
         return false;
     }
     job_ptr job = queue.home->take_job();
@@ -87,12 +85,7 @@ bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
     }
     job->owner          = &owner;
     job->queue          = &queue;
-    job->kind           = kind;
-    job->length         = length;
-    job->peer           = copy.peer;
-    job->step           = posted_step::written;
-    job->is_followed    = false;
-    job->covered        = nullptr;
+    job->length         = std::min(copy.left, piece_bytes_);
     ucs_status_t status = prepare(*job, copy, leave);
     if (status == UCS_OK) {
         const int ret = submit(queue, *job, job->dst, job->src);
@@ -100,8 +93,7 @@ bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
             ++owner.in_flight;
             queue.in_flight += job->length;
             copy.advance(job->length);
-            /* It is the queue's, until it has ended. */
-            read_backs::follow_lone(*job.release());
+            (void)job.release(); /* the queue's, until it has ended */
             return true;
         }
         status = (ret == -EAGAIN) ? UCS_ERR_NO_RESOURCE
@@ -163,11 +155,8 @@ bool dispatcher::copy_at_once(channel &by, bool to_card, uint64_t va,
         }
     }
     status_p = queue.judge_end(length, ended.status);
-    if (status_p == UCS_OK) {
-        by.counts().add(queue.kind_of(false), length);
-        if (!to_card) {
-            std::memmove(host, chunk->data, length);
-        }
+    if ((status_p == UCS_OK) && !to_card) {
+        std::memmove(host, chunk->data, length);
     }
     return true;
 }
@@ -202,9 +191,6 @@ void dispatcher::run(transfer &work, planned_copy &copy)
             copy.queue->sleep(idle_sleep_us);
             if (relay != nullptr) {
                 relay->sleep(idle_sleep_us);
-            }
-            if (copy.wants_flush) {
-                copy.by_owner->others()->wait_for_oldest(idle_sleep_us);
             }
         }
     }
@@ -288,25 +274,18 @@ unsigned dispatcher::submit_onward()
             queue->in_flight += job.length;
             job.queue = queue;
             job.dst   = job.target;
-            job.kind  = queue->kind_of(false);
             job.how   = way::direct;
         } else {
             finish(job, queue->report_refusal(job.length, ret));
         }
     }
-    return count + submit_read_backs();
+    return count;
 }
 
 /* Let go of a job's record and chunk, and count it as ended. */
 void dispatcher::finish(dma_job &job, ucs_status_t status)
 {
     transfer &owner = *job.owner;
-    if ((job.peer != posted_to::nobody) && (status == UCS_OK) &&
-        (owner.in_flight == 1) &&
-        ((owner.plan->left == 0) || (owner.status != UCS_OK))) {
-        posted_.add(job);
-        return;
-    }
     /* The first failure tells why; others may follow from it. */
     if (owner.status == UCS_OK) {
         owner.status = status;
@@ -328,17 +307,6 @@ unsigned dispatcher::collect(shim::dma_queue &queue)
 
         job.queue->in_flight -= job.length;
         note_ports(job, status);
-        if (read_backs::is_one(job)) {
-            posted_.collect(job, status,
-                            [&](dma_job &each) { finish(each, status); });
-            continue;
-        }
-        if (ucs_likely(status == UCS_OK)) {
-            job.queue->home->counts().add(job.kind, job.length);
-        }
-        if (read_backs::goes_on(job, status)) {
-            continue;
-        }
         if ((status == UCS_OK) && (job.how == way::relay)) {
             ucs_queue_push(&onward_, &job.in_onward);
             continue;
@@ -407,9 +375,6 @@ bool dispatcher::arm(wakeup_event &event)
             *ucs_queue_head_elem_non_empty(&onward_, dma_job, in_onward);
         armed = job.relay->home->arm_for_room(event);
     }
-    if (channel *const by = posted_.blocked_on(); armed && (by != nullptr)) {
-        armed = by->arm_for_room(event);
-    }
     return armed;
 }
 
@@ -426,24 +391,20 @@ void dispatcher::cancel_waiting()
 
 bool dispatcher::drain()
 {
-    bool drained;
-    do {
-        drained = true;
-        for (const auto &each : channels_) {
-            for (const auto &queue : each->dma_queues()) {
-                while ((queue->outstanding() > 0) &&
-                       (queue->wait_all(channel::drain_timeout_us) == 0)) {
-                    collect(*queue);
-                }
-                drained &= (queue->outstanding() == 0);
+    bool drained = true;
+    for (const auto &each : channels_) {
+        for (const auto &queue : each->dma_queues()) {
+            while ((queue->outstanding() > 0) &&
+                   (queue->wait_all(channel::drain_timeout_us) == 0)) {
+                collect(*queue);
             }
+            drained &= (queue->outstanding() == 0);
         }
-    } while (drained && (submit_read_backs() > 0));
+    }
     while (!ucs_queue_is_empty(&onward_)) {
         finish(*ucs_queue_pull_elem_non_empty(&onward_, dma_job, in_onward),
                UCS_ERR_CANCELED);
     }
-    posted_.give_up([this](dma_job &job) { finish(job, UCS_ERR_CANCELED); });
     return drained;
 }
 

@@ -11,7 +11,6 @@
 
 #include "uct/gaudi/base/transfer/channel_set.h"
 #include "uct/gaudi/base/transfer/operations.h"
-#include "uct/gaudi/base/transfer/read_backs.h"
 #include "uct/gaudi/base/transfer/wakeup.h"
 
 namespace gaudi::base {
@@ -71,11 +70,6 @@ private:
     bool submit_piece(work_queue &queue);
     void submit_all();
     unsigned submit_onward();
-    unsigned submit_read_backs()
-    {
-        return posted_.submit(
-            [this](dma_job &job, ucs_status_t status) { finish(job, status); });
-    }
     static ucs_status_t copy_by_kernel(planned_copy &copy, size_t length);
     void copy_by_kernel();
     void take_turns(ucs_list_link_t &list, operation &op);
@@ -88,7 +82,6 @@ private:
     operations &operations_;
     ucs_list_link_t for_kernel_; /* operations, next one first */
     ucs_queue_head_t onward_;    /* jobs for another card, oldest first */
-    read_backs posted_;
 };
 
 } // namespace gaudi::base

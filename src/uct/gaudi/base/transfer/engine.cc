@@ -13,16 +13,16 @@ namespace {
 /* A synchronous copy to or from the host as short as this always goes through
  * staging memory. */
 constexpr size_t staged_bytes = 2048;
-/* Limits of settings, so that a slip of the finger is told from a wish. */
+/* Limit of settings, so that a typing error is noticed. */
 constexpr size_t max_staging_bytes = size_t{1} << 30;
-constexpr unsigned max_operations  = 1u << 20;
 
 } // namespace
 
 transfer_engine::transfer_engine(const transfer_options &options)
     : options_(options), bounce_(new char[options.chunk_bytes]),
       planner_(channels_, options.remember_host), channels_(options_, event_),
-      operations_(options.max_ops), dispatcher_(options, channels_, operations_)
+      operations_(options.max_ops, counts_),
+      dispatcher_(options, channels_, operations_)
 {}
 
 ucs_status_t transfer_engine::create(const transfer_options &options,
@@ -35,18 +35,6 @@ ucs_status_t transfer_engine::create(const transfer_options &options,
                   "chunks are needed, and at most %zu bytes in all",
                   options.chunks, options.chunk_bytes, least_chunks,
                   max_staging_bytes);
-        return UCS_ERR_INVALID_PARAM;
-    }
-    if ((options.piece_bytes == 0) || (options.pieces == 0) ||
-        (options.piece_bytes > UINT64_MAX / options.pieces)) {
-        ucs_error("gaudi: PIECE_COUNT=%u and PIECE_SIZE=%zu: copies cannot be "
-                  "made so",
-                  options.pieces, options.piece_bytes);
-        return UCS_ERR_INVALID_PARAM;
-    }
-    if ((options.max_ops == 0) || (options.max_ops > max_operations)) {
-        ucs_error("gaudi: MAX_OPS=%u is not between 1 and %u", options.max_ops,
-                  max_operations);
         return UCS_ERR_INVALID_PARAM;
     }
     engine_p.reset(new transfer_engine(options));
@@ -110,6 +98,7 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
     if (dst.is_plain() && src.is_plain()) {
         /* The CPU copies host memory to host memory, and nothing else. */
         std::memmove(dst.pointer(), src.pointer(), length);
+        counts_.add(mover::cpu, length);
         return UCS_OK;
     }
     if (length <= staged_bytes) {
@@ -120,11 +109,15 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
             device_location where;
             channel *by;
             status = planner_.find_device(device, length, where, by);
-            if ((status != UCS_OK) ||
-                ((!to_card || !where.imported) &&
-                 dispatcher::copy_at_once(*by, to_card, device.address,
-                                          (to_card ? src : dst).pointer(),
-                                          length, status))) {
+            if (status != UCS_OK) {
+                return status;
+            }
+            if (dispatcher::copy_at_once(*by, to_card, device.address,
+                                         (to_card ? src : dst).pointer(),
+                                         length, status)) {
+                if (status == UCS_OK) {
+                    counts_.add(mover::card, length);
+                }
                 return status;
             }
         }
@@ -140,6 +133,9 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
         return status;
     }
     dispatcher_.run(work, copy);
+    if (work.status == UCS_OK) {
+        counts_.add(copy.moved_by, length);
+    }
     return work.status;
 }
 
@@ -163,6 +159,8 @@ ucs_status_t transfer_engine::start(flush_domain &domain, const side &dst,
         }
     } else if (is_past_fence()) {
         std::memmove(dst.pointer(), src.pointer(), length);
+        op->copy.total    = length;
+        op->copy.moved_by = mover::cpu;
     } else {
         operations_.put_back(*op);
         return UCS_ERR_NO_RESOURCE;
@@ -225,8 +223,7 @@ ucs_status_t transfer_engine::prepare_bcopy(const side &device, bool to_device,
 void transfer_engine::begin_bcopy(operation &op, shim::dma_direction direction,
                                   size_t length)
 {
-    op.length    = length;
-    op.copy.left = length;
+    op.copy.set_length(length);
     if (op.copy.staged_by == nullptr) {
         op.copy.queue = &op.copy.chunk->home->queue_for(direction, length);
     }
@@ -242,7 +239,11 @@ ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
             return UCS_ERR_NO_RESOURCE;
         }
         if (dst.remote == nullptr) {
-            return call_pack(pack, dst.pointer(), arg);
+            const ssize_t packed = call_pack(pack, dst.pointer(), arg);
+            if (packed > 0) {
+                counts_.add(mover::cpu, static_cast<size_t>(packed));
+            }
+            return packed;
         }
         const ssize_t packed = call_pack(pack, bounce_.get(), arg);
         if (packed >= 0) {
@@ -288,6 +289,7 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
     }
     if ((from_host && (src.remote == nullptr)) || (length == 0)) {
         unpack(arg, src.pointer(), length);
+        counts_.add(mover::cpu, length);
         return UCS_OK;
     }
     if (length > options_.chunk_bytes) {

@@ -11,10 +11,10 @@
  *
  * Who moves the bytes to (put) or from (get) memory of another process:
  *
- * - device to or from device: the card of the memory here, at once;
- * - its device memory, host memory here: the engine's card, at once where it
- *   can map the host memory, else through staging memory. Synchronous copies of
- *   a few bytes always go through that;
+ * - its device memory: ports of the card here (a get: of the card there), where
+ *   they are connected, else the card there, from or to host memory that both
+ *   processes have, and for device memory here the card here from or to the
+ *   same;
  * - its host memory, device memory here: the card, to or from staging memory,
  *   and the kernel from or to there;
  * - host to or from host: the kernel, a piece per progress().
@@ -176,14 +176,6 @@ public:
         }
     }
 
-    /** Have a card of this process flush what others have written to it.
-     *  @return 0 or -errno, as shim::card::flush; -ENODEV: it is not open. */
-    [[nodiscard]] int flush_card(pci_address address)
-    {
-        const card *found = planner_.find_card(address);
-        return (found != nullptr) ? found->device().flush() : -ENODEV;
-    }
-
     /** Connect ports of a card of this process with those of another one, which
      *  asks.
      *  @param letter   What it sent; then what goes back.
@@ -199,20 +191,12 @@ public:
         channels_.end_ports(ports, at_once);
     }
 
-    /** Have that card map host memory of this process.
-     *  @param va_p  Of the first byte. @return nullptr: it cannot. */
-    [[nodiscard]] held_registration map_host(const channel &ports,
-                                             const side &host, size_t length,
-                                             uint64_t &va_p);
-
     /** Start a write of memory of that card to where the other one has memory.
-     *  @param mapped  What @ref map_host gave of host memory, where the source
-     *                 is the card's address of it.
      *  @return As @ref start. */
-    [[nodiscard]] ucs_status_t
-    start_over_ports(flush_domain &domain, channel &ports, uint64_t target,
-                     uint64_t source, held_registration mapped, size_t length,
-                     uct_completion_t *completion);
+    [[nodiscard]] ucs_status_t start_over_ports(flush_domain &domain,
+                                                channel &ports, uint64_t target,
+                                                uint64_t source, size_t length,
+                                                uct_completion_t *completion);
 
     /** Most copies that are started together, see @ref has_room. */
     [[nodiscard]] unsigned longest_list() const
@@ -234,10 +218,10 @@ public:
 
     /** Have UCX show what is copied with an interface, whose engine this is.
      *  Once. */
-    void show_in(uct_iface_h iface) { channels_.counts().show_in(iface); }
+    void show_in(uct_iface_h iface) { counts_.show_in(iface); }
 
     /** Add what is counted to UCX's virtual file system. Any thread. */
-    void add_files() { channels_.counts().add_files(); }
+    void add_files() { counts_.add_files(); }
 
     /** Prepare the domain of a new endpoint. */
     static void open(flush_domain &domain) { operations::open(domain); }
@@ -261,6 +245,7 @@ private:
     const transfer_options options_;
     std::unique_ptr<char[]> bounce_;      /* bcopy of others' host memory */
     std::unique_ptr<wakeup_event> event_; /* made when it is asked for */
+    copy_counts counts_;
     planner planner_; /* goes last: cards and registrations are its */
     channel_set channels_;
     operations operations_;

@@ -6,57 +6,17 @@
 
 namespace gaudi::base {
 
-namespace {
-
-/* A read of several cards' memory in turn, and how many bytes of such each
- * queue of the own card has. What one card is slow to answer keeps one queue;
- * the others go on. */
-constexpr size_t short_read  = size_t{128} << 10;
-constexpr size_t short_reads = 2 * short_read;
-
-/* Whether a job is such a read: what waits is of more than one card. */
-bool is_read_in_turn(const work_queue &queue, copy_kind kind)
-{
-    if ((kind != copy_kind::card_to_card_in) ||
-        (queue.home->others() != nullptr) ||
-        (queue.waiting.next == queue.waiting.prev)) { /* at most one */
-        return false;
-    }
-    const auto &first   = *ucs_list_head(&queue.waiting, operation, in_queue);
-    const auto &last    = *ucs_list_tail(&queue.waiting, operation, in_queue);
-    const auto owner_of = [](const operation &of) {
-        return (of.copy.remote != nullptr) ? of.copy.remote->owner() : 0;
-    };
-    return owner_of(first) != owner_of(last);
-}
-
-} // namespace
-
 int submit(const work_queue &queue, dma_job &job, uint64_t dst, uint64_t src)
 {
     owner_queue *others = queue.home->others();
     uint64_t id;
     return ucs_likely(others == nullptr)
-               ? (is_read_in_turn(queue, job.kind) ? queue.home->idlest()
-                                                   : *queue.dma)
-                     .submit(dst, src, job.length, &job, id)
+               ? queue.dma->submit(dst, src, job.length, &job, id)
            : (queue.link != work_queue::no_link)
                ? others->ask_over_ports(*job.owner->plan->remote, queue.link,
                                         dst, src, job.length, &job)
                : others->ask(*job.owner->plan->remote, dst, src, job.length,
                              &job);
-}
-
-size_t next_job(const work_queue &queue, copy_kind kind, size_t left,
-                size_t piece_bytes)
-{
-    const size_t piece = std::min(left, piece_bytes);
-    if (is_read_in_turn(queue, kind)) {
-        const size_t read = std::min(piece, short_read);
-        return (queue.home->idlest().outstanding() < short_reads / read) ? read
-                                                                         : 0;
-    }
-    return (queue.in_flight < queue.window) ? piece : 0;
 }
 
 namespace {
@@ -66,7 +26,8 @@ constexpr unsigned block_operations = 256;
 
 } // namespace
 
-operations::operations(unsigned limit) : limit_(limit)
+operations::operations(unsigned limit, copy_counts &counts)
+    : limit_(limit), counts_(counts)
 {
     for (ucs_list_link_t *list : {&free_, &all_, &fenced_, &ended_, &failed_}) {
         ucs_list_head_init(list);
@@ -185,6 +146,9 @@ void operations::end(operation &op)
     }
     op.has_ended = true;
     ucs_list_add_tail(&ended_, &op.in_queue);
+    if ((op.status == UCS_OK) && (op.copy.total > 0)) {
+        counts_.add(op.copy.moved_by, op.copy.total);
+    }
     if (ucs_unlikely((op.status != UCS_OK) && (op.domain != nullptr) &&
                      (op.completion != nullptr) &&
                      (op.what != operation_kind::flush_domain))) {
@@ -309,7 +273,7 @@ void operations::complete(operation &op)
         ucs_list_del(&op.in_domain);
     }
     if ((op.what == operation_kind::unpack) && (status == UCS_OK)) {
-        op.unpack(op.unpack_arg, op.copy.chunk->data, op.length);
+        op.unpack(op.unpack_arg, op.copy.chunk->data, op.copy.total);
     }
     /* What was given up is what its owner wanted. */
     if ((status != UCS_OK) && (status != UCS_ERR_CANCELED) &&

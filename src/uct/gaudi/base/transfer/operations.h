@@ -55,22 +55,14 @@ struct operation : transfer {
     uct_completion_t *completion;
     uct_unpack_callback_t unpack;
     void *unpack_arg;
-    size_t length; /* of a bcopy, whose bytes are in copy.chunk */
 };
 
 /** Submit a job. @return As dma_queue::submit. */
 [[nodiscard]] int submit(const work_queue &queue, dma_job &job, uint64_t dst,
                          uint64_t src);
 
-/** The next job of a copy: at most @a piece_bytes of what is @a left. What is
- *  read of several other cards takes turns in short pieces: while one of them
- *  serves somebody else, the next one has its turn.
- *  @return Bytes; 0: the queue takes none now. */
-[[nodiscard]] size_t next_job(const work_queue &queue, copy_kind kind,
-                              size_t left, size_t piece_bytes);
-
-/** Where a get over ports has failed, have them replaced: nobody else tells how
- *  the owner's are. */
+/** Where a get over ports has failed they are closed: nobody else tells how the
+ *  owner's are. */
 inline void note_ports(const dma_job &job, ucs_status_t status)
 {
     if (ucs_unlikely((status == UCS_ERR_IO_ERROR) ||
@@ -82,8 +74,9 @@ inline void note_ports(const dma_job &job, ucs_status_t status)
 
 class operations {
 public:
-    /** @param limit  Most records. */
-    explicit operations(unsigned limit);
+    /** @param limit   Most records.
+     *  @param counts  Of what ends well. */
+    operations(unsigned limit, copy_counts &counts);
 
     /** Whether so many records can be had; makes more when too few are free. */
     [[nodiscard]] bool has_free(unsigned count = 1)
@@ -172,6 +165,7 @@ private:
     void end_reached_flush(ucs_list_link_t &list, operation_kind what);
 
     const unsigned limit_;
+    copy_counts &counts_;
     std::vector<std::unique_ptr<operation[]>> blocks_;
     unsigned made_       = 0; /* operations in them */
     unsigned free_count_ = 0;

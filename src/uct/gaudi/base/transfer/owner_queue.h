@@ -2,7 +2,7 @@
 /**
  * Copies that another process makes for this one with its own cards, between
  * its device memory and chunks of host memory that both processes have, or from
- * there over the cards' ports; and flushes of its cards.
+ * there over the cards' ports.
  *
  * To an engine it is a queue like others. Of the two addresses of a copy one is
  * the other process's, the other one an offset in the chunks, or what a card of
@@ -42,10 +42,6 @@ public:
 
     [[nodiscard]] virtual const char *name() const = 0;
 
-    /** Ask for a flush of a card (shim::card::flush).
-     *  @param of  Memory of it. @return As dma_queue::submit. */
-    [[nodiscard]] virtual int flush(remote_memory &of, void *cookie) = 0;
-
     /** Ask for a connection of ports. One at a time, and nobody collects it.
      *  @param of      Memory of the card that is to have the other end.
      *  @param offset  Of the chunk with the shim::port_offer of this end,
@@ -73,17 +69,6 @@ public:
         return makes_sense ? static_cast<int>(written) : -EIO;
     }
 
-    /** Ask for host memory to be mapped for a card, for writes over ports. It
-     *  stays so as long as anybody may write.
-     *  @param offset  Of a word in the chunks, which gets what @ref
-     *                 remote_memory::mapped has.
-     *  @param link    Ports of that card.
-     *  @return As dma_queue::submit. */
-    [[nodiscard]] virtual int ask_to_map(remote_memory &, uint64_t, uint32_t)
-    {
-        return -EOPNOTSUPP;
-    }
-
     /** Ask for a write over ports.
      *  @param target  Where a card of ours has the memory to be written.
      *  @return As dma_queue::submit. */
@@ -103,8 +88,8 @@ public:
 
     /** It is not enough to say: see @ref ask, which names no copies to wait
      *  for. */
-    [[nodiscard]] int submit(uint64_t, uint64_t, uint64_t, void *, uint64_t &,
-                             bool) final
+    [[nodiscard]] int submit(uint64_t, uint64_t, uint64_t, void *,
+                             uint64_t &) final
     {
         return -EOPNOTSUPP;
     }

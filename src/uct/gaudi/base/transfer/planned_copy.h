@@ -8,6 +8,7 @@
 #pragma once
 
 #include "uct/gaudi/base/transfer/channel.h"
+#include "uct/gaudi/base/transfer/counts.h"
 
 #include <memory>
 
@@ -29,28 +30,24 @@ struct shared_hold {
 struct let_go_of_remote {
     void operator()(remote_memory *held)
     {
-        kept.reset();
         if ((shared == nullptr) || (--shared->users == 0)) {
             held->release();
         }
     }
     shared_hold *shared = nullptr; /* nullptr: it is held for this copy alone */
-    kept_range kept;
 };
 using held_registration = std::unique_ptr<host_memory, let_go>;
 using held_remote       = std::unique_ptr<remote_memory, let_go_of_remote>;
 using held_channel      = std::unique_ptr<channel, let_go>;
 
 struct planned_copy {
-    size_t left       = 0; /* bytes */
+    size_t total      = 0; /* bytes, */
+    size_t left       = 0; /* of which these are to be moved yet */
+    mover moved_by    = mover::card;
     uint64_t dst      = 0; /* as the way has it */
     uint64_t src      = 0;
     way how           = way::direct;
-    bool is_put       = false; /* by the kernel: to the other process */
-    bool is_imported  = false; /* by a card which reaches another one */
-    posted_to peer    = posted_to::nobody; /* whose memory dst is */
-    bool wants_flush  = false;   /* by_owner flushes what was written there, */
-    card *flushes     = nullptr; /* or a card of ours, if it answers early */
+    bool is_put       = false;   /* by the kernel: to the other process */
     work_queue *queue = nullptr; /* of the card; nullptr for way::kernel */
     work_queue *relay = nullptr; /* where a relay goes on */
     const util::process_memory *process = nullptr; /* whose host memory;
@@ -58,18 +55,20 @@ struct planned_copy {
     held_registration registration; /* of host memory here, or nullptr */
     held_remote remote;             /* memory of another process, or nullptr */
     held_channel by_owner; /* whose chunks it goes through, where that process
-                              copies, too, or that flushes, or whose ports it
-                              uses; else nullptr */
+                              copies, too, or whose ports it uses; else
+                              nullptr */
     channel *staged_by = nullptr; /* whose chunks it goes through over ports */
     chunk_ptr chunk;              /* filled for an upload; bcopy: the bytes */
 
     /** Whose chunks it goes through, if it does. */
     [[nodiscard]] channel &through(channel &own) const
     {
-        return (staged_by != nullptr)                    ? *staged_by
-               : ((by_owner != nullptr) && !wants_flush) ? *by_owner
-                                                         : own;
+        return (staged_by != nullptr)  ? *staged_by
+               : (by_owner != nullptr) ? *by_owner
+                                       : own;
     }
+
+    void set_length(size_t bytes) { total = left = bytes; }
 
     /** Have the card copy by itself. */
     void go_directly(work_queue &by, uint64_t to, uint64_t from)
@@ -91,14 +90,12 @@ struct planned_copy {
     /** Be empty again. */
     void let_go()
     {
-        left        = 0;
-        how         = way::direct;
-        is_imported = false;
-        peer        = posted_to::nobody;
-        wants_flush = false;
-        flushes     = nullptr;
-        process     = nullptr;
-        staged_by   = nullptr;
+        total     = 0;
+        left      = 0;
+        how       = way::direct;
+        moved_by  = mover::card;
+        process   = nullptr;
+        staged_by = nullptr;
         chunk.reset();
         by_owner.reset();
         registration.reset();

@@ -20,26 +20,6 @@ using direction = shim::dma_direction;
  * too. */
 constexpr unsigned looks_apart = 16;
 
-/* A card of ours was told that it does not reach device memory of another
- * process. Whether another way may. */
-bool may_go_elsewhere(int error)
-{
-    return (error != -ENOENT) && (error != -ESRCH) && (error != -EFAULT);
-}
-
-/* Where a card of ours finds device memory of another process that is held.
- * @param waits  For an import that takes long; else -EINPROGRESS. */
-int import(const side &there, size_t length, card &user, bool waits,
-           held_remote &held, uint64_t &va)
-{
-    if (there.remote->keep(there.address, length, held.get_deleter().kept) !=
-        UCS_OK) {
-        return -ENOMEM;
-    }
-    return waits ? there.remote->await_va_on(user, there.address, length, va)
-                 : there.remote->va_on(user, there.address, length, va);
-}
-
 /* No way leads to memory of another process. */
 ucs_status_t report_no_way(const side &there, int error)
 {
@@ -51,17 +31,6 @@ ucs_status_t report_no_way(const side &there, int error)
             there.address, std::strerror(-error));
     /* Nothing that comes by waiting, as NO_RESOURCE would say. */
     return (error == -EAGAIN) ? UCS_ERR_NO_MEMORY : to_status(error);
-}
-
-posted_to peer_of(const side &there)
-{
-    return posted_to{reinterpret_cast<uintptr_t>(there.remote)};
-}
-
-/* What was imported is told by where it is. */
-posted_to peer_of(const device_location &imported)
-{
-    return posted_to{imported.start};
 }
 
 /* A card writes or reads over PCIe. */
@@ -116,7 +85,7 @@ ucs_status_t planner::hold(const side &there, size_t length, held_remote &held)
             known.of = there.remote;
             ++known.users;
         }
-        held = held_remote(there.remote, {shares ? &known : nullptr, {}});
+        held = held_remote(there.remote, {shares ? &known : nullptr});
     }
     return status;
 }
@@ -124,8 +93,8 @@ ucs_status_t planner::hold(const side &there, size_t length, held_remote &held)
 ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
                            host_side host, planned_copy &copy)
 {
-    copy.left         = length;
-    copy.queue        = nullptr;
+    copy.queue = nullptr;
+    copy.set_length(length);
     const bool put    = (dst.remote != nullptr);
     const side &there = put ? dst : src;
     if (there.remote != nullptr) {
@@ -142,11 +111,12 @@ ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
             return plan_remote_device(put, there, here, host, copy);
         }
         if (!here.is_device) {
-            copy.how     = way::kernel;
-            copy.is_put  = put;
-            copy.process = there.remote->host();
-            copy.dst     = dst.address;
-            copy.src     = src.address;
+            copy.how      = way::kernel;
+            copy.moved_by = mover::cpu;
+            copy.is_put   = put;
+            copy.process  = there.remote->host();
+            copy.dst      = dst.address;
+            copy.src      = src.address;
             return UCS_OK;
         }
     }
@@ -158,14 +128,9 @@ ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
     const bool to_card        = dst.is_device;
     const side &device        = to_card ? dst : src;
     const ucs_status_t status = find_device(device, length, where, by);
-    if ((status == UCS_OK) &&
-        ((there.remote == nullptr) || (host == host_side::stage) ||
-         where.imported || !plan_to_mapped(put, there, device, *by, copy))) {
+    if (status == UCS_OK) {
         plan_host_side(to_card, to_card ? src : dst, host, *by, device.address,
                        copy);
-        if (to_card && where.imported) {
-            copy.peer = peer_of(where);
-        }
     }
     return status;
 }
@@ -206,11 +171,9 @@ held_registration planner::find_registration(const side &host, size_t length,
     return known;
 }
 
-/* Within this process. What was imported, only engines reach that reach host
- * memory. From card to card the source's ports write, else the target's card
- * reads, else the source's card
- * writes, else the bytes go through staging memory that both reach. What is
- * read is there when the job ends, unless the target is imported. */
+/* Within this process. Only engines that reach host memory reach what was
+ * imported. From card to card the bytes go through staging memory that both
+ * reach. */
 ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
                                            planned_copy &copy)
 {
@@ -225,82 +188,57 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
     if (status != UCS_OK) {
         return status;
     }
-    const bool imported = from.imported || to.imported;
-    if (to.imported) {
-        copy.peer = peer_of(to);
-    }
     if (to.owner == from.owner) {
         work_queue &queue =
-            imported
+            (from.imported || to.imported)
                 ? pcie_queue(*writer, !from.imported, copy.left)
                 : writer->queue_for(direction::device_to_device, copy.left);
         if (queue.dma != nullptr) {
             copy.go_directly(queue, dst.address, src.address);
-            copy.is_imported = imported;
             return UCS_OK;
         }
-        return plan_relay(*reader, dst.address, *writer, src.address, copy);
-    }
-    if (!imported && plan_over_own_ports(*from.owner, src.address, *to.owner,
-                                         dst.address, copy)) {
-        return UCS_OK;
-    }
-    uint64_t va;
-    if ((from.backing != nullptr) && reaches(*to.owner, *from.owner) &&
-        (from.backing->va_on(*to.owner, src.address, copy.left, va) == 0)) {
-        copy.go_directly(pcie_queue(*reader, false, copy.left), dst.address,
-                         va);
-        copy.is_imported = true;
-        return UCS_OK;
-    }
-    if ((to.backing != nullptr) && reaches(*from.owner, *to.owner) &&
-        (to.backing->va_on(*from.owner, dst.address, copy.left, va) == 0)) {
-        copy.go_directly(pcie_queue(*writer, true, copy.left), va, src.address);
-        copy.is_imported = true;
-        copy.peer        = peer_of(to);
-        copy.flushes     = to.owner;
-        return UCS_OK;
     }
     return plan_relay(*reader, dst.address, *writer, src.address, copy);
 }
 
-/* A card of ours writes to another process's. Where nobody can be had to flush
- * that, nobody could tell when it is there: then the copy fails.
- * @return 0 or -errno. */
-int planner::plan_posted(const side &there, planned_copy &copy)
+/* Have ports of our card to the one that has the memory. */
+int planner::find_ports(const side &there, channel &by, bool waits,
+                        channel *&ports, planned_copy &copy)
 {
-    if (there.remote->wants_flush()) {
-        channel *by;
-        const int error = find_owner(there, by, copy);
-        if (error != 0) {
-            return error;
-        }
-        copy.wants_flush = true;
+    const int error =
+        channels_.get_ports(by.owner(), *there.remote, waits, ports);
+    if (error == 0) {
+        ++ports->users;
+        copy.by_owner.reset(ports);
+        copy.staged_by = &by;
+        copy.moved_by  = mover::ports;
     }
-    copy.peer = peer_of(there);
-    return 0;
+    return error;
 }
 
-/* Device memory of another process, by a card of ours. */
-int planner::plan_import(bool put, const side &there, const side &here,
-                         host_side host, channel &by, bool waits,
-                         planned_copy &copy)
+/* Over ports of our card, which writes; a get is written by the other
+ * process's card.
+ * @return 0 or -errno. */
+int planner::plan_over_ports(bool put, const side &there, const side &here,
+                             host_side host, channel &by, bool waits,
+                             planned_copy &copy)
 {
-    uint64_t va;
-    int error = import(there, copy.left, by.owner(), waits, copy.remote, va);
-    if ((error == 0) && put) {
-        error = plan_posted(there, copy);
-    }
+    channel *ports;
+    const int error =
+        (here.is_device || by.owner().device().capabilities().ports_read_host)
+            ? find_ports(there, by, waits, ports, copy)
+            : -EOPNOTSUPP;
     if (error != 0) {
         return error;
     }
     if (!here.is_device) {
-        plan_host_side(put, here, host, by, va, copy);
+        plan_host_side(put, here, host, by, there.address, copy);
+        copy.queue = &pcie_queue(*ports, put, copy.left);
         return 0;
     }
-    copy.go_directly(pcie_queue(by, put, copy.left), put ? va : here.address,
-                     put ? here.address : va);
-    copy.is_imported = true;
+    copy.go_directly(pcie_queue(*ports, put, copy.left),
+                     put ? there.address : here.address,
+                     put ? here.address : there.address);
     return 0;
 }
 
@@ -311,6 +249,7 @@ int planner::find_owner(const side &there, channel *&others, planned_copy &copy)
     if (error == 0) {
         ++others->users;
         copy.by_owner.reset(others);
+        copy.moved_by = mover::host;
     }
     return error;
 }
@@ -330,9 +269,31 @@ ucs_status_t planner::plan_by_owner(bool put, const side &there,
                : plan_relay(*by, here.address, others, there.address, copy);
 }
 
-/* Device memory of another process, on the first way that is open: where the
- * memory here is a card's, from that card, else from the first of ours, if
- * there is one. */
+/* Device memory of another process, on the first route that is open.
+ * @param by    The channel of our card, if there is one.
+ * @param plan  Called with a route, and whether it is the last one: 0, or
+ *              -errno. */
+template <typename Plan>
+ucs_status_t planner::take_first_route(const side &there, const channel *by,
+                                       Plan &&plan)
+{
+    int error = -ENODEV;
+    const route_list &routes =
+        there.remote->routes((by != nullptr) ? &by->owner() : nullptr);
+    for (const shim::wire &each : routes) {
+        error = plan(each, &each + 1 == routes.end());
+        if (error == 0) {
+            return UCS_OK;
+        }
+        if (error == -ESRCH) {
+            break;
+        }
+    }
+    return report_no_way(there, error);
+}
+
+/* By the card that has the memory here, else by the first of ours, if there is
+ * one. */
 ucs_status_t planner::plan_remote_device(bool put, const side &there,
                                          const side &here, host_side host,
                                          planned_copy &copy)
@@ -344,51 +305,32 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
         if (status != UCS_OK) {
             return status;
         }
-        if (!put && where.imported) {
-            copy.peer = peer_of(where);
-        }
     } else if (find_home()) {
         (void)channels_.get(*home_, by);
     }
-    int error = -ENODEV;
-    const route_list &routes =
-        there.remote->routes((by != nullptr) ? &by->owner() : nullptr);
-    for (const route &each : routes) {
-        channel *others  = nullptr;
-        const bool waits = (&each + 1 == routes.end());
-        if (each.by_owner) {
-            error = find_owner(there, others, copy);
-        } else if (each.over == shim::wire::ports) {
-            error =
-                (here.is_device && where.imported)
-                    ? -EOPNOTSUPP
-                    : plan_over_ports(put, there, here, host, *by, waits, copy);
-        } else {
-            error = plan_import(put, there, here, host, *by, waits, copy);
-        }
-        if (error == 0) {
-            return each.by_owner
-                       ? plan_by_owner(put, there, here, *others, by, copy)
-                       : UCS_OK;
-        }
-        if (!may_go_elsewhere(error)) {
-            break;
-        }
-    }
-    return report_no_way(there, error);
+    channel *others = nullptr;
+    const ucs_status_t status =
+        take_first_route(there, by, [&](shim::wire over, bool is_last) -> int {
+            if (over == shim::wire::host) {
+                return find_owner(there, others, copy);
+            }
+            return (here.is_device && where.imported)
+                       ? -EOPNOTSUPP
+                       : plan_over_ports(put, there, here, host, *by, is_last,
+                                         copy);
+        });
+    return ((status == UCS_OK) && (others != nullptr))
+               ? plan_by_owner(put, there, here, *others, by, copy)
+               : status;
 }
 
 ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
                             channel *&by, uint64_t &va, planned_copy &copy)
 {
+    va = device.address;
     if (device.remote == nullptr) {
         device_location where;
-        va                        = device.address;
-        const ucs_status_t status = find_device(device, length, where, by);
-        if (to_device && (status == UCS_OK) && where.imported) {
-            copy.peer = peer_of(where);
-        }
-        return status;
+        return find_device(device, length, where, by);
     }
     ucs_status_t status = hold(device, length, copy.remote);
     if (status != UCS_OK) {
@@ -397,35 +339,21 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
     if (!find_home() || ((status = channels_.get(*home_, by)) != UCS_OK)) {
         by = nullptr;
     }
-    int error = -ENODEV;
-    const route_list &routes =
-        device.remote->routes((by != nullptr) ? &by->owner() : nullptr);
-    for (const route &each : routes) {
-        const bool waits = (&each + 1 == routes.end());
-        if (each.by_owner) {
-            va    = device.address;
-            error = find_owner(device, by, copy);
-        } else if (each.over == shim::wire::ports) {
+    return take_first_route(
+        device, by, [&](shim::wire over, bool is_last) -> int {
+            if (over == shim::wire::host) {
+                return find_owner(device, by, copy);
+            }
+            if (!by->owner().device().capabilities().ports_read_host) {
+                return -EOPNOTSUPP;
+            }
             channel *ports;
-            va    = device.address;
-            error = find_ports(device, *by, waits, ports, copy);
+            const int error = find_ports(device, *by, is_last, ports, copy);
             if (error == 0) {
                 copy.queue = &pcie_queue(*ports, to_device, length);
             }
-        } else {
-            error = import(device, length, by->owner(), waits, copy.remote, va);
-            if ((error == 0) && to_device) {
-                error = plan_posted(device, copy);
-            }
-        }
-        if (error == 0) {
-            return UCS_OK;
-        }
-        if (!may_go_elsewhere(error)) {
-            break;
-        }
-    }
-    return report_no_way(device, error);
+            return error;
+        });
 }
 
 ucs_status_t planner::check(const side &device, size_t length, const card *on)

@@ -40,8 +40,7 @@ public:
     /** Find device memory, for a copy from or to a chunk.
      *  @param by  Filled: the channel that has the chunks, whose queues
      *  @param va  reach the memory at this address.
-     *  @param copy  What it relies on, and who is written to, are filled in; on
-     *               an error perhaps, too.
+     *  @param copy  What it relies on is filled in; on an error perhaps, too.
      *  @return As @ref plan. */
     [[nodiscard]] ucs_status_t reach(const side &device, size_t length,
                                      bool to_device, channel *&by, uint64_t &va,
@@ -108,17 +107,8 @@ private:
                                               channel *&by);
     ucs_status_t plan_between_devices(const side &dst, const side &src,
                                       planned_copy &copy);
-    [[nodiscard]] bool plan_over_own_ports(card &from, uint64_t src, card &to,
-                                           uint64_t dst, planned_copy &copy);
-    [[nodiscard]] bool plan_to_mapped(bool put, const side &there,
-                                      const side &here, channel &by,
-                                      planned_copy &copy);
     void plan_host_side(bool to_card, const side &here, host_side how,
                         channel &by, uint64_t va, planned_copy &copy);
-    [[nodiscard]] int plan_posted(const side &there, planned_copy &copy);
-    [[nodiscard]] int plan_import(bool put, const side &there, const side &here,
-                                  host_side host, channel &by, bool waits,
-                                  planned_copy &copy);
     [[nodiscard]] int find_ports(const side &there, channel &by, bool waits,
                                  channel *&ports, planned_copy &copy);
     [[nodiscard]] int plan_over_ports(bool put, const side &there,
@@ -127,6 +117,9 @@ private:
                                       planned_copy &copy);
     [[nodiscard]] int find_owner(const side &there, channel *&others,
                                  planned_copy &copy);
+    template <typename Plan>
+    [[nodiscard]] ucs_status_t take_first_route(const side &there,
+                                                const channel *by, Plan &&plan);
     [[nodiscard]] ucs_status_t plan_by_owner(bool put, const side &there,
                                              const side &here, channel &others,
                                              channel *by, planned_copy &copy);

@@ -24,25 +24,14 @@ public:
         : over_(std::move(over)), peer_(peer)
     {}
 
-    /** Whether no port works any more, or one has failed. */
-    [[nodiscard]] bool is_down() const
-    {
-        return (over_->usable_ports() == 0) || over_->has_failed();
-    }
-
-    /** Whether all ports do that lead to the other card; else, whether one made
-     *  anew would have more. */
-    [[nodiscard]] bool is_whole() const { return over_->is_whole(); }
-    [[nodiscard]] bool could_have_more() const
-    {
-        return over_->could_have_more();
-    }
+    /** Whether ports work, and none has failed. */
+    [[nodiscard]] bool is_usable() const { return over_->is_usable(); }
 
     /** Nothing is written any more: what is under way fails. */
     void close() { over_->close(); }
 
     int submit(uint64_t dst, uint64_t src, uint64_t length, void *cookie,
-               uint64_t &, bool) override
+               uint64_t &) override
     {
         return over_->post(dst, src, length, cookie);
     }

@@ -34,17 +34,13 @@ int judge_end(const card &from, const std::string &why)
 }
 
 /* Make one. @return As @ref judge_end. */
-int open_end(const card &from, unsigned peer, copy_counts &counts,
+int open_end(const card &from, unsigned peer,
              std::unique_ptr<shim::connection> &made)
 {
     std::string why;
     shim::port_device *ports = ports_of(from, why);
     if (ports != nullptr) {
-        why = shim::connection::open(
-            *ports, peer, {.watcher = &counts.ports_of(from.name())}, made);
-    }
-    if (made != nullptr) {
-        counts.add(from.name(), made->offer());
+        why = shim::connection::open(*ports, peer, {}, made);
     }
     return judge_end(from, why);
 }
@@ -63,15 +59,15 @@ int channel_set::ask_for_ports(port_way &way, card &from, remote_memory &there,
     }
     int error = 0;
     if (way.offered == nullptr) {
-        error = open_end(from, there.place().module, *counts_, way.offered);
+        error = open_end(from, there.place().module, way.offered);
     }
     if (error == 0) {
         std::memcpy(letter->data, &way.offered->offer(),
                     sizeof(shim::port_offer));
         if (way.number == 0) {
-            way.number = last_number_ += 2;
+            way.number = ++last_number_;
         }
-        error = peer.others()->ask_for_ports(there, letter->va, way.number ^ 1);
+        error = peer.others()->ask_for_ports(there, letter->va, way.number);
     }
     if (error == 0) {
         way.from      = &from;
@@ -99,14 +95,8 @@ int channel_set::take_ports(port_way &way, channel &peer, bool waits)
         error = judge_end(from, end->connect(theirs));
     }
     if (error == 0) {
-        channel *const before = way.by;
-        way.number ^= 1;
-        way.by = &add(channel::create(from, std::move(end), &peer, way.number,
-                                      options_, *counts_));
-        if (before != nullptr) {
-            before->end(false);
-            forget_unused(); /* and those before, if they are not used now */
-        }
+        way.by = &add(
+            channel::create(from, std::move(end), &peer, way.number, options_));
     }
     return error;
 }
@@ -118,7 +108,7 @@ int channel_set::get_ports(card &from, remote_memory &there, bool waits,
     used_way &last      = used_[to.module % used_.size()];
     if (ucs_likely((last.way != nullptr) && (last.owner == there.owner()) &&
                    (last.to == to.address) && (last.from == from.place()) &&
-                   (last.way->by != nullptr) && last.way->by->is_whole())) {
+                   (last.way->by != nullptr) && last.way->by->is_usable())) {
         channel_p = last.way->by;
         return 0;
     }
@@ -138,63 +128,54 @@ int channel_set::get_ports(card &from, remote_memory &there, bool waits,
     return error;
 }
 
-/* Those that do not work any more are replaced at once, and so, now and then,
- * are those that have fewer ports than they could. What has just replaced
- * others is given up for a while. */
+/* A connection of which a port has failed is closed, and not made anew for a
+ * while. */
 int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
                            channel &peer, bool waits)
 {
-    if ((way.by != nullptr) && way.by->is_whole()) {
-        way.offered.reset(); /* its links have come back */
-        return 0;
-    }
-    const bool works = way.works();
     if (from.is_lost()) {
         return -ENODEV;
     }
-    if (way.asked_for == nullptr) {
-        const ucs_time_t now = ucs_get_time();
-        if (now < (works ? way.grows : way.retries)) {
-            return works ? 0 : way.error;
-        }
-        if (works && !way.by->could_have_more()) {
-            way.offered.reset();
-            way.grows = now + ucs_time_from_sec(retry_s);
+    if (way.by != nullptr) {
+        if (!way.by->is_over()) {
             return 0;
         }
-        if (way.was_made && !works) {
-            ucs_diag("%s: its ports to %s do not work any more",
-                     from.name().c_str(), peer.name());
+        ucs_diag("%s: its ports to %s have failed: host memory is used "
+                 "instead, for %g s at least",
+                 from.name().c_str(), peer.name(), retry_s);
+        std::exchange(way.by, nullptr)->end(false);
+        forget_unused();
+        return give_up(way, from, peer, -ENETDOWN);
+    }
+    if (way.asked_for == nullptr) {
+        if (ucs_get_time() < way.retries) {
+            return way.error;
         }
         take_answer_of_others(way, peer);
         const int error = ask_for_ports(way, from, there, peer);
         if (error != 0) {
-            const int why = give_up(way, from, peer, error);
-            return works ? 0 : why;
+            return give_up(way, from, peer, error);
         }
     }
-    /* Who has waited in vain waits no more for a while. */
+    /* After one timeout the answer is not waited for again for a while. */
     const bool rests =
         (way.error == -ETIMEDOUT) && (ucs_get_time() < way.retries);
-    const int error = settle(way, peer, waits && !works && !rests);
-    return works                                         ? 0
-           : (waits && rests && (error == -EINPROGRESS)) ? way.error
-                                                         : error;
+    const int error = settle(way, peer, waits && !rests);
+    return (waits && rests && (error == -EINPROGRESS)) ? way.error : error;
 }
 
-/* It is not to be had for a while, unless it may yet come.
- * @return error; -EINPROGRESS while another one is asked for. */
+/* There are none for a while, unless they may yet come.
+ * @return error; -EINPROGRESS while others are asked for. */
 int channel_set::give_up(port_way &way, const card &from, const channel &peer,
                          int error)
 {
     if (may_come(error)) {
         return -EINPROGRESS;
     }
-    way.error = error;
-    (way.works() ? way.grows : way.retries) =
-        ucs_get_time() + ucs_time_from_sec(retry_s);
-    ucs_debug("%s: no%s ports to %s: %s", from.name().c_str(),
-              way.works() ? " other" : "", peer.name(), std::strerror(-error));
+    way.error   = error;
+    way.retries = ucs_get_time() + ucs_time_from_sec(retry_s);
+    ucs_debug("%s: no ports to %s: %s", from.name().c_str(), peer.name(),
+              std::strerror(-error));
     return error;
 }
 
@@ -203,17 +184,14 @@ int channel_set::settle(port_way &way, channel &peer, bool waits)
 {
     const int error = take_ports(way, peer, waits);
     if (error == 0) {
-        way.error   = -ENETDOWN;
-        way.retries = way.grows =
-            way.was_made ? ucs_get_time() + ucs_time_from_sec(retry_s) : 0;
-        way.was_made = true;
+        way.error = -ENETDOWN;
         return 0;
     }
     return give_up(way, *way.from, peer, error);
 }
 
 /* A process is asked for one connection at a time: whoever comes takes the
- * answer that somebody else has not. */
+ * answer that another one has not taken. */
 void channel_set::take_answer_of_others(const port_way &way, channel &peer)
 {
     for (auto &[between, other] : ways_) {
@@ -224,121 +202,18 @@ void channel_set::take_answer_of_others(const port_way &way, channel &peer)
     }
 }
 
-int channel_set::join_ports(card &one, card &other, port_way &there,
-                            port_way &back)
-{
-    std::unique_ptr<shim::connection> ends[2];
-    int error = open_end(one, other.device().module_id(), *counts_, ends[0]);
-    if (error == 0) {
-        error = open_end(other, one.device().module_id(), *counts_, ends[1]);
-    }
-    if (error == 0) {
-        error = judge_end(one, ends[0]->accept(ends[1]->offer()));
-    }
-    if (error == 0) {
-        error = judge_end(other, ends[1]->connect(ends[0]->offer()));
-    }
-    if (error == 0) {
-        there.by = &add(channel::create(one, std::move(ends[0]), nullptr, 0,
-                                        options_, *counts_));
-        back.by  = &add(channel::create(other, std::move(ends[1]), nullptr, 0,
-                                        options_, *counts_));
-    }
-    return error;
-}
-
-/* Both ends go together: what one writes the other one has to take. */
-int channel_set::get_ports(card &from, card &to, channel *&channel_p)
-{
-    int error = -ENOMEM;
-    (void)guarded([&] {
-        port_way &there = ways_[{from.place(), nullptr, to.address()}];
-        port_way &back  = ways_[{to.place(), nullptr, from.address()}];
-        const bool work = there.works() && back.works();
-        error           = work ? 0 : there.error;
-        if (!work && (ucs_get_time() >= there.retries)) {
-            for (port_way *each : {&there, &back}) {
-                if (each->by != nullptr) {
-                    std::exchange(each->by, nullptr)->end(false);
-                }
-                each->retries = ucs_get_time() + ucs_time_from_sec(retry_s);
-            }
-            forget_over();
-            error = join_ports(from, to, there, back);
-        }
-        channel_p = there.by;
-        return UCS_OK;
-    });
-    return error;
-}
-
-int channel_set::find_mapping(card &from, remote_memory &there,
-                              uint64_t &added_p)
-{
-    channel *peer;
-    int error = get(there, peer);
-    if (error != 0) {
-        return error;
-    }
-    error = -ENOMEM;
-    (void)guarded([&] {
-        port_way &way = ways_[{from.place(), peer, there.place().address}];
-        error         = find_mapping(way, there, *peer, added_p);
-        return UCS_OK;
-    });
-    return error;
-}
-
-int channel_set::find_mapping(port_way &way, remote_memory &there,
-                              channel &peer, uint64_t &added_p)
-{
-    using mapping     = remote_memory::mapping;
-    const auto wanted = there.mapped();
-    if (way.to_map != nullptr) {
-        const uint64_t answer =
-            std::atomic_ref(*reinterpret_cast<uint64_t *>(way.answer->data));
-        if (answer != mapping::not_known) {
-            std::erase_if(way.mapped, [](const auto &entry) {
-                return entry.first.expired();
-            });
-            way.mapped[std::exchange(way.to_map, nullptr)] = answer;
-            way.answer.reset();
-        }
-    }
-    const auto known = way.mapped.find(wanted);
-    if (known != way.mapped.end()) {
-        added_p = known->second;
-        return (added_p != mapping::not_to_be) ? 0 : -EFAULT;
-    }
-    if (way.to_map == nullptr) {
-        if (peer.chunk_bytes() % sizeof(uint64_t) != 0) {
-            return -EMSGSIZE; /* the answer is a word */
-        }
-        chunk_ptr answer = peer.take_chunk(0);
-        if (answer == nullptr) {
-            return -EAGAIN;
-        }
-        std::memset(answer->data, 0, sizeof(uint64_t));
-        if (peer.others()->ask_to_map(there, answer->va, way.number) == 0) {
-            way.to_map = wanted;
-            way.answer = std::move(answer);
-        }
-    }
-    return -EINPROGRESS;
-}
-
 int channel_set::accept_ports(card &from, shim::port_offer &letter,
                               channel *&channel_p)
 {
     std::unique_ptr<shim::connection> made;
-    int error = open_end(from, letter.own, *counts_, made);
+    int error = open_end(from, letter.own, made);
     if (error == 0) {
         error = judge_end(from, made->accept(letter));
     }
     if (error == 0) {
-        letter    = made->offer();
-        channel_p = &add(channel::create(from, std::move(made), nullptr, 0,
-                                         options_, *counts_));
+        letter = made->offer();
+        channel_p =
+            &add(channel::create(from, std::move(made), nullptr, 0, options_));
         channel_p->serve_others();
     }
     return error;
@@ -357,31 +232,15 @@ int transfer_engine::connect_ports(pci_address address,
     return error;
 }
 
-held_registration transfer_engine::map_host(const channel &ports,
-                                            const side &host, size_t length,
-                                            uint64_t &va_p)
+ucs_status_t transfer_engine::start_over_ports(flush_domain &domain,
+                                               channel &ports, uint64_t target,
+                                               uint64_t source, size_t length,
+                                               uct_completion_t *completion)
 {
-    held_registration found = planner_.find_registration(host, length, true);
-    if (found != nullptr) {
-        uint64_t first;
-        if (found->va_on(ports.owner(), first) != 0) {
-            return nullptr;
-        }
-        va_p = first + (host.address - found->start);
-    }
-    return found;
-}
-
-ucs_status_t transfer_engine::start_over_ports(
-    flush_domain &domain, channel &ports, uint64_t target, uint64_t source,
-    held_registration mapped, size_t length, uct_completion_t *completion)
-{
-    if (mapped == nullptr) {
-        const ucs_status_t status =
-            planner_.check(side(source), length, &ports.owner());
-        if (status != UCS_OK) {
-            return status;
-        }
+    const ucs_status_t status =
+        planner_.check(side(source), length, &ports.owner());
+    if (status != UCS_OK) {
+        return status;
     }
     operation *op = operations_.take();
     if (op == nullptr) {
@@ -390,9 +249,8 @@ ucs_status_t transfer_engine::start_over_ports(
     operations_.start(*op, &domain, operation_kind::copy, completion);
     ++ports.users;
     op->copy.by_owner.reset(&ports);
-    op->copy.registration = std::move(mapped);
-    op->copy.left         = length;
-    op->copy.is_imported  = true;
+    op->copy.set_length(length);
+    op->copy.moved_by = mover::ports;
     op->copy.go_directly(
         ports.queue_for(shim::dma_direction::device_to_host, length), target,
         source);

@@ -11,7 +11,6 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "util/other_process.h"
 
-#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -34,9 +33,6 @@ struct card_place {
     unsigned module     = 0; /**< module id */
 };
 
-/** Keeps a range of remote memory where cards find it; copies do, too. */
-using kept_range = std::shared_ptr<const void>;
-
 /** Memory of another process, of the host or of a card. Called by several
  *  threads when several engines use it. No call may enter an engine. The object
  *  outlives every operation that holds it. */
@@ -53,9 +49,8 @@ public:
      *  @return false: ask @ref check. */
     [[nodiscard]] virtual bool has(uint64_t, size_t) const { return false; }
 
-    /** An operation is about to start: until @ref release, what host() and
-     *  keep() gave stays valid. Others that start meanwhile need no hold of
-     *  their own.
+    /** An operation is about to start: until @ref release, what host() gave
+     *  stays valid. Others that start meanwhile need no hold of their own.
      *  @return UCS_OK, or why the memory cannot be used any more; then nothing
      *          is held. */
     [[nodiscard]] virtual ucs_status_t hold() = 0;
@@ -69,70 +64,24 @@ public:
 
     /** Device memory: the ways to it, best first. @param from  A card of ours;
      *  nullptr: this process has none. */
-    [[nodiscard]] virtual const route_list &routes(const card *from)
+    [[nodiscard]] virtual const route_list &routes(const card * /* from */)
     {
-        static constexpr route_list none;
-        /* Where nothing else is said the card imports it. */
-        static constexpr route_list imported({shim::wire::pcie, false});
-        return (from != nullptr) ? imported : none;
+        static constexpr route_list by_owner(shim::wire::host);
+        return by_owner;
     }
 
     /** Tells its process from others. */
     [[nodiscard]] virtual uint64_t owner() const { return 0; }
 
-    /** Which card has it, or may have it mapped: host memory. */
+    /** Which card has it. */
     [[nodiscard]] virtual card_place place() const { return {}; }
 
-    /** Host memory that its process can be asked to map for that card, which
-     *  adds a number to addresses of it: the answer is for who has asked. */
-    struct mapping {
-        static constexpr uint64_t not_known = 0;
-        static constexpr uint64_t not_to_be = 1; /* pages are added */
-
-        mapping(uint64_t from, uint64_t bytes) : start(from), length(bytes) {}
-
-        const uint64_t start;
-        const uint64_t length;
-    };
-    /** @return nullptr: no card may have it. */
-    [[nodiscard]] virtual std::shared_ptr<mapping> mapped() const
-    {
-        return nullptr;
-    }
-
-    /** Device memory: whether what a card of ours has written to it, and read
-     *  back, is there only when its process has flushed the card. */
-    [[nodiscard]] virtual bool wants_flush() const { return false; }
-
-    /** Device memory: have its process copy and flush. Asks that, and waits
-     *  for an answer.
+    /** Have its process copy. Asks that, and waits for an answer.
      *  @return 0 or -errno; what failed was said at debug level. */
     [[nodiscard]] virtual int connect(const owner_queue_options &,
                                       std::unique_ptr<owner_queue> &)
     {
         return -EOPNOTSUPP;
-    }
-
-    /** While it is held: a range of it is about to be used, and what @ref va_on
-     *  says of this range stays valid while the result is there.
-     *  @return UCS_OK, also for host memory, which needs nothing. */
-    [[nodiscard]] virtual ucs_status_t keep(uint64_t, size_t, kept_range &)
-    {
-        return UCS_OK;
-    }
-
-    /** Device memory, while it is held: where a card of ours finds a range of
-     *  it. Imports that much when the card uses it for the first time.
-     *  @param va_p  Of the first byte. @return 0 or -errno; -EINPROGRESS: a
-     *  thread is at the import, which takes long. */
-    [[nodiscard]] virtual int va_on(card &user, uint64_t address, size_t length,
-                                    uint64_t &va_p) = 0;
-
-    /** The same, and waits for the import, however long it takes. */
-    [[nodiscard]] virtual int await_va_on(card &user, uint64_t address,
-                                          size_t length, uint64_t &va_p)
-    {
-        return va_on(user, address, length, va_p);
     }
 };
 

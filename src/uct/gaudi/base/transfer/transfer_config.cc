@@ -7,35 +7,19 @@ namespace gaudi::base {
 
 ucs_config_field_t transfer_config_table[] = {
     {"STAGING_CHUNK", "64k",
-     "Size of a chunk of the staging memory through which host memory passes\n"
+     "Bytes of a chunk of the staging memory through which host memory passes\n"
      "that is not registered. Also the longest bcopy operation.",
-     offsetof(transfer_config, engine.chunk_bytes), UCS_CONFIG_TYPE_MEMUNITS},
+     offsetof(transfer_config, chunk_bytes), UCS_CONFIG_TYPE_MEMUNITS},
 
     {"STAGING_COUNT", "16",
      "Number of staging chunks per interface and card. Two of them are kept "
      "for\nshort operations.",
-     offsetof(transfer_config, engine.chunks), UCS_CONFIG_TYPE_UINT},
-
-    {"MAX_OPS", "65536",
-     "Number of operations that an interface can have outstanding.",
-     offsetof(transfer_config, engine.max_ops), UCS_CONFIG_TYPE_UINT},
-
-    {"PIECE_SIZE", "1m",
-     "Longest part of a copy that a card, or the kernel, is given at a time.",
-     offsetof(transfer_config, engine.piece_bytes), UCS_CONFIG_TYPE_MEMUNITS},
-
-    {"PIECE_COUNT", "4",
-     "Number of parts of long copies that a card has at a time, in each\n"
-     "direction. Other copies wait for no more than these.",
-     offsetof(transfer_config, engine.pieces), UCS_CONFIG_TYPE_UINT},
-
-    {"SHORT_SIZE", "64k",
-     "Longest copy that passes long ones, where cards can do that.",
-     offsetof(transfer_config, engine.short_bytes), UCS_CONFIG_TYPE_MEMUNITS},
+     offsetof(transfer_config, chunks), UCS_CONFIG_TYPE_UINT},
 
     {"BW", "auto",
-     "Bandwidth of a card's PCIe link, each way. auto is 25000MBs, that of a\n"
-     "x16 Gen4 slot, and twice that on Gaudi3.",
+     "Bandwidth of a card's PCIe link, each way, in bytes per second (as in\n"
+     "25GBs). auto is 25000MBs, that of a x16 Gen4 slot, and twice that on\n"
+     "Gaudi3.",
      offsetof(transfer_config, bandwidth), UCS_CONFIG_TYPE_BW},
 
     {nullptr, nullptr, nullptr, 0, {}}};

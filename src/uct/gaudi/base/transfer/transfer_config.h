@@ -12,7 +12,9 @@
 
 namespace gaudi::base {
 
-/** Sizes of an engine. */
+/** Sizes of an engine. What users cannot set was chosen on software cards:
+ *  bandwidth does not rise with longer pieces or more of them, and a short copy
+ *  waits for what is in flight. */
 struct transfer_options {
     size_t chunk_bytes = 65536;   /**< of staging memory, and longest bcopy */
     unsigned chunks    = 16;      /**< per card */
@@ -26,10 +28,19 @@ struct transfer_options {
                                      copied to or from it */
 };
 
-/** Fills the part of an interface's configuration with this type. */
+/** What users set of the engine of an interface. */
 struct transfer_config {
-    transfer_options engine;
+    size_t chunk_bytes; /**< as transfer_options */
+    unsigned chunks;
     double bandwidth; /**< of a card's link, bytes/second, or auto */
+
+    [[nodiscard]] transfer_options options() const
+    {
+        transfer_options made;
+        made.chunk_bytes = chunk_bytes;
+        made.chunks      = chunks;
+        return made;
+    }
 
     /** @param by_default  What auto means, bytes/second. */
     [[nodiscard]] double bandwidth_or(double by_default) const;

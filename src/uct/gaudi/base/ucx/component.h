@@ -83,7 +83,7 @@ struct component_functions {
             uct_md_base_md_query(attr); /* what we do not know of */
         }
         md_properties own;
-        const ucs_status_t status = guarded([&] {
+        const ucs_status_t status = guarded_entry([&] {
             of(md).query(own);
             return UCS_OK;
         });

@@ -66,22 +66,13 @@ ucs_config_field_t table[] = {
      "             process has not done so. It has one card per process",
      offsetof(global_config, engine), UCS_CONFIG_TYPE_ENUM(engines)},
 
-    {"IPC_ROUTES", "ports,pcie,host",
-     "Over what bytes go between device memory of two cards, best first; what\n"
-     "is left out is not used:\n"
+    {"IPC_ROUTES", "ports,host",
+     "What bytes go over between device memory of two processes, best first;\n"
+     "what is left out is not used:\n"
      " ports     - the cards' own network ports, by the vendor's libhbl.so\n"
-     " pcie      - one card reads or writes the other one's memory, where\n"
-     "             UCX_GAUDI_IPC_P2P says that it reaches it\n"
-     " host      - host memory that both cards have: one writes, one reads",
+     " host      - host memory that both processes have: the card of one\n"
+     "             writes there, that of the other one reads",
      offsetof(global_config, routes), UCS_CONFIG_TYPE_STRING},
-
-    {"IPC_P2P", "auto",
-     "Whether cards reach each other over PCIe. A driver lets them try where\n"
-     "they do not, which resets a card:\n"
-     " y         - all pairs do\n"
-     " n         - none does\n"
-     " auto      - pairs of which sysfs shows that they do",
-     offsetof(global_config, peer_to_peer), UCS_CONFIG_TYPE_TERNARY_AUTO},
 
     {"IPC_DIR", "",
      "A folder that processes share which have PID, user or network "

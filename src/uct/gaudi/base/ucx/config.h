@@ -24,8 +24,7 @@ struct global_config {
     char *memory_type;    /**< auto, or the UCX memory type to take */
     double reset_timeout; /**< seconds */
     unsigned engine;      /**< engine_choice */
-    char *routes;         /**< wires between cards, best first */
-    int peer_to_peer;     /**< ucs_ternary_auto_value_t */
+    char *routes;         /**< between cards, best first */
     char *ipc_folder;     /**< that pods share; empty: none */
     unsigned card_kind;   /**< kind_choice */
     int synapse_host_map; /**< whether SynapseAI maps the application's memory

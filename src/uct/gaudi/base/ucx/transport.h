@@ -161,9 +161,12 @@ struct transport_functions {
 
     static ucs_status_t ep_fence(uct_ep_h ep, unsigned) noexcept
     {
-        UCT_TL_EP_STAT_FENCE(ucs_derived_of(ep, uct_base_ep_t));
-        engine_of(ep->iface).fence();
-        return check_process();
+        const ucs_status_t status = check_process();
+        if (status == UCS_OK) {
+            UCT_TL_EP_STAT_FENCE(ucs_derived_of(ep, uct_base_ep_t));
+            engine_of(ep->iface).fence();
+        }
+        return status;
     }
 
     static ucs_status_t ep_pending_add(uct_ep_h ep, uct_pending_req_t *req,
@@ -195,16 +198,22 @@ struct transport_functions {
 
     static ucs_status_t iface_fence(uct_iface_h iface, unsigned) noexcept
     {
-        UCT_TL_IFACE_STAT_FENCE(ucs_derived_of(iface, uct_base_iface_t));
-        engine_of(iface).fence();
-        return check_process();
+        const ucs_status_t status = check_process();
+        if (status == UCS_OK) {
+            UCT_TL_IFACE_STAT_FENCE(ucs_derived_of(iface, uct_base_iface_t));
+            engine_of(iface).fence();
+        }
+        return status;
     }
 
     static ucs_status_t iface_query(uct_iface_h iface,
                                     uct_iface_attr_t *attr) noexcept
     {
-        set_attributes(iface, Transport::properties(iface), *attr);
-        return UCS_OK;
+        const ucs_status_t status = check_process();
+        if (status == UCS_OK) {
+            set_attributes(iface, Transport::properties(iface), *attr);
+        }
+        return status;
     }
 
     static ucs_status_t estimate_perf(uct_iface_h iface,
@@ -214,8 +223,11 @@ struct transport_functions {
         if (question.is_host_to_host() && !Transport::moves_host(iface)) {
             return UCS_ERR_UNSUPPORTED;
         }
-        set_estimate(Transport::estimate(iface, question), *attr);
-        return UCS_OK;
+        const ucs_status_t status = check_process();
+        if (status == UCS_OK) {
+            set_estimate(Transport::estimate(iface, question), *attr);
+        }
+        return status;
     }
 
     static int iface_is_reachable(const uct_iface_h iface,

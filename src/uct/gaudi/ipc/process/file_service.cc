@@ -25,7 +25,6 @@ namespace gaudi::ipc {
 
 namespace {
 
-std::atomic<void (*)()> withdrawal_handler{nullptr};
 std::atomic<void (*)()> end_handler{nullptr};
 
 /* Which file a descriptor stands for. */
@@ -134,18 +133,11 @@ struct server {
         file_pair given;
         ucs_status_t status = by_folder ? check_sharer(wanted, asked)
                                         : check_sender(wanted, asked);
-        if (wanted.withdrawal != 0) {
-            const auto handler = withdrawal_handler.load();
-            if ((status == UCS_OK) && (handler != nullptr)) {
-                handler();
-            }
-            return;
-        }
         if (status == UCS_OK) {
             status = meet(wanted, asked);
         }
         if (status == UCS_OK) {
-            status = file_service::look_up(wanted.file, wanted.part, given);
+            status = file_service::look_up(wanted.file, given);
         }
         /* Children would keep the parent from freeing its memory. */
         const util::closed_in_children own(given[0].get());
@@ -242,8 +234,7 @@ void file_service::remove(const file_ref &file)
     self.files.erase(file.name);
 }
 
-ucs_status_t file_service::look_up(const file_ref &file, const file_part &part,
-                                   file_pair &files_p)
+ucs_status_t file_service::look_up(const file_ref &file, file_pair &files_p)
 {
     server &self = util::of_this_process<server>();
     std::lock_guard<std::mutex> guard(self.lock);
@@ -252,7 +243,7 @@ ucs_status_t file_service::look_up(const file_ref &file, const file_part &part,
         return UCS_ERR_NO_ELEM;
     }
     if (known->offer.open) {
-        return known->offer.open(part, files_p[0]);
+        return known->offer.open(files_p[0]);
     }
     for (size_t i = 0; i < files_p.size(); ++i) {
         const int fd = known->offer.fds[i];
@@ -269,11 +260,6 @@ ucs_status_t file_service::look_up(const file_ref &file, const file_part &part,
         return UCS_ERR_NO_ELEM;
     }
     return UCS_OK;
-}
-
-void file_service::on_withdrawal(void (*handler)())
-{
-    withdrawal_handler.store(handler);
 }
 
 void file_service::call_at_end(int life, void (*handler)())

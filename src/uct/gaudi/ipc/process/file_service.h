@@ -23,24 +23,17 @@ namespace gaudi::ipc {
 
 inline constexpr uint64_t request_magic = 0x6c69662d69647561; /* "audi-fil" */
 
-/** Which part of what is offered, bytes; all of it has none. */
-struct file_part {
-    uint64_t offset;
-    uint64_t size;
-};
-
 /** What is sent to a service, with the descriptor that answers go to, and
  *  perhaps others. */
 struct wire_request {
     uint64_t magic;
     uint64_t number; /**< comes back in the reply */
     process_id sender;
-    file_ref file;       /**< what it is to answer with; */
-    uint32_t withdrawal; /**< 1: nothing, the sender has withdrawn memory */
+    file_ref file; /**< what it is to answer with */
     uint32_t version;
-    file_part part;
+    uint32_t reserved;
 };
-static_assert(sizeof(wire_request) == 80);
+static_assert(sizeof(wire_request) == 64);
 
 /** What it answers. */
 struct wire_reply {
@@ -56,13 +49,10 @@ struct file_offer {
      *  caller's, open until @ref file_service::remove. */
     std::array<int, 2> fds{-1, -1};
 
-    /** Instead of them: makes a file for each who asks, of a part that may be
-     *  anything. Under the service's lock; takes no lock that is held across
-     *  remove.
-     *  @return UCS_ERR_INVALID_PARAM: there is no such part. UCS_ERR_NO_ELEM:
-     *          nothing is there any more. UCS_ERR_NO_RESOURCE. */
-    std::function<ucs_status_t(const file_part &part, util::unique_fd &fd_p)>
-        open{};
+    /** Instead of them: makes a file for each who asks. Under the service's
+     *  lock; takes no lock that is held across remove.
+     *  @return UCS_ERR_NO_RESOURCE. */
+    std::function<ucs_status_t(util::unique_fd &fd_p)> open{};
 
     /** Who asks brings files, and gets an answer if this takes them. On the
      *  service's thread, under no lock. */
@@ -86,12 +76,8 @@ public:
      *  @param files_p  New descriptors, close-on-exec.
      *  @return UCS_ERR_NO_ELEM: there is no such file. UCS_ERR_NO_RESOURCE, and
      *          what file_offer::open says. */
-    [[nodiscard]] static ucs_status_t
-    look_up(const file_ref &file, const file_part &part, file_pair &files_p);
-
-    /** Call a function, on the service's thread, when another process has
-     *  withdrawn memory. For the process; children inherit it. */
-    static void on_withdrawal(void (*handler)());
+    [[nodiscard]] static ucs_status_t look_up(const file_ref &file,
+                                              file_pair &files_p);
 
     /** Call a function, the same for all, on the service's thread, when a
      *  process has ended. For what is taken, which that thread does.

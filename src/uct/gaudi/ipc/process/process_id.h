@@ -20,7 +20,7 @@
 namespace gaudi::ipc {
 
 /** Of everything that one process sends to another. */
-inline constexpr uint16_t wire_version = 8;
+inline constexpr uint16_t wire_version = 9;
 
 /** Where a process is. Processes that differ in any of it cannot use each
  *  other's memory, but for namespaces and user where they have a folder in

@@ -119,12 +119,10 @@ bool remote_process::is_alive() const
 }
 
 ucs_status_t remote_process::get_files(const file_ref &file, file_pair &files_p,
-                                       std::array<int, 2> brought,
-                                       const file_part &part) const
+                                       std::array<int, 2> brought) const
 {
-    const ucs_status_t status = self_
-                                    ? file_service::look_up(file, part, files_p)
-                                    : ask(file, part, brought, files_p);
+    const ucs_status_t status = self_ ? file_service::look_up(file, files_p)
+                                      : ask(file, brought, files_p);
     if (status != UCS_OK) {
         ucs_debug("gaudi_ipc: process %u does not hand out a file: %s", id_.pid,
                   ucs_status_string(status));
@@ -136,18 +134,6 @@ ucs_status_t remote_process::probe_files() const
 {
     util::unique_fd socket;
     return !is_alive() ? UCS_ERR_UNREACHABLE : self_ ? UCS_OK : connect(socket);
-}
-
-void remote_process::tell_withdrawal() const
-{
-    util::unique_fd socket;
-    wire_request told{request_magic, 0, own_process(), {}, 1, wire_version, {}};
-    datagram message(&told, sizeof(told));
-    message.add_credentials();
-    if ((connect(socket) == UCS_OK) && !message.send(socket.get())) {
-        ucs_debug("gaudi_ipc: process %u does not hear of a withdrawal: %m",
-                  id_.pid);
-    }
 }
 
 /* A socket to its service. */
@@ -175,7 +161,7 @@ ucs_status_t remote_process::connect(util::unique_fd &socket_p) const
 }
 
 /* @return As get_files; UCS_ERR_REJECTED: it would not answer this process. */
-ucs_status_t remote_process::ask(const file_ref &file, const file_part &part,
+ucs_status_t remote_process::ask(const file_ref &file,
                                  std::array<int, 2> brought,
                                  file_pair &files_p) const
 {
@@ -189,13 +175,9 @@ ucs_status_t remote_process::ask(const file_ref &file, const file_part &part,
         return UCS_ERR_NO_RESOURCE;
     }
 
-    wire_request wanted{request_magic,
-                        util::process_identity(),
-                        own_process(),
-                        file,
-                        0,
-                        wire_version,
-                        part};
+    wire_request wanted{request_magic, util::process_identity(),
+                        own_process(), file,
+                        wire_version,  0};
     datagram question(&wanted, sizeof(wanted));
     question.add_credentials();
     question.add_descriptor(theirs.get());

@@ -48,23 +48,17 @@ public:
     /** Get files of the process from its file service.
      *  @param files_p  New descriptors, close-on-exec.
      *  @param brought  What goes to the process for it; -1: nothing. Borrowed.
-     *  @param part     Of what is offered in parts.
      *  @return UCS_ERR_UNREACHABLE: the process is gone, or gives this one
      *          nothing. UCS_ERR_NO_ELEM: it does not have these files (any
      *          more). UCS_ERR_TIMED_OUT, UCS_ERR_NO_RESOURCE. Said at debug
      *          level. */
-    [[nodiscard]] ucs_status_t get_files(const file_ref &file,
-                                         file_pair &files_p,
-                                         std::array<int, 2> brought = {-1, -1},
-                                         const file_part &part      = {}) const;
+    [[nodiscard]] ucs_status_t
+    get_files(const file_ref &file, file_pair &files_p,
+              std::array<int, 2> brought = {-1, -1}) const;
 
     /** Whether the process can be asked for files; it is not asked now.
      *  @return UCS_OK, UCS_ERR_UNREACHABLE or UCS_ERR_NO_RESOURCE. */
     [[nodiscard]] ucs_status_t probe_files() const;
-
-    /** Tell it that this process has withdrawn memory. Waits for nothing: one
-     *  that is too busy to hear finds out by itself later. */
-    void tell_withdrawal() const;
 
     /** How long requests to file services may take, in seconds. */
     static void set_timeout(double seconds);
@@ -74,7 +68,7 @@ private:
     remote_process(const process_id &id, util::unique_fd life);
 
     [[nodiscard]] ucs_status_t connect(util::unique_fd &socket_p) const;
-    [[nodiscard]] ucs_status_t ask(const file_ref &file, const file_part &part,
+    [[nodiscard]] ucs_status_t ask(const file_ref &file,
                                    std::array<int, 2> brought,
                                    file_pair &files_p) const;
 

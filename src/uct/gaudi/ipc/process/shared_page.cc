@@ -81,7 +81,7 @@ bool foreign_page::is_quiet()
         return false;
     }
     const clock::time_point now = clock::now();
-    const clock::time_point end = now + base::card_ports::drain_time();
+    const clock::time_point end = now + base::card_ports::drain_time;
     clock::rep unknown          = 0;
     (void)quiet_at_.compare_exchange_strong(unknown,
                                             end.time_since_epoch().count());
@@ -166,18 +166,17 @@ ucs_status_t own_page::create()
     return file_service::add(std::move(offer), file_);
 }
 
-own_page::mark own_page::take_cell(cell_user user, uint64_t start,
-                                   uint64_t length)
+own_page::mark own_page::take_cell(uint64_t start, uint64_t length)
 {
     std::lock_guard<std::mutex> guard(lock_);
     mark taken;
     if (!free_cells_.empty()) {
         taken.cell = free_cells_.back();
         free_cells_.pop_back();
-        ranges_[taken.cell] = {start, length, user};
+        ranges_[taken.cell] = {start, length};
     } else if (ranges_.size() < max_cells) {
         taken.cell = static_cast<uint32_t>(ranges_.size());
-        ranges_.push_back({start, length, user});
+        ranges_.push_back({start, length});
         free_cells_.reserve(ranges_.capacity()); /* end_cell cannot fail */
     } else {
         return taken;
@@ -221,8 +220,7 @@ void own_page::offer_copies(const file_ref &service)
 bool own_page::begin_use(const mark &asked, uint64_t start, uint64_t length)
 {
     std::lock_guard<std::mutex> guard(lock_);
-    if (!covers(asked, start, length) ||
-        (ranges_[asked.cell].user != cell_user::key)) {
+    if (!covers(asked, start, length)) {
         return false;
     }
     ++own_uses_[asked.stamp];
@@ -370,14 +368,6 @@ bool own_page::forget_dead_importers()
         return is_quiet;
     });
     return any_later;
-}
-
-void own_page::tell_withdrawal() const
-{
-    std::lock_guard<std::mutex> guard(lock_);
-    for (const auto &[nonce, user] : importers_) {
-        user->process().tell_withdrawal();
-    }
 }
 
 } // namespace gaudi::ipc

@@ -4,9 +4,9 @@
  *
  * One sealed memfd per process, sparse:
  *
- *   cells    a word each; it holds the stamp of the key or buffer that has the
- *            cell now, and 0 when nothing does. No two things of a process ever
- *            have the same stamp
+ *   cells    a word each; it holds the stamp of the key that has the cell now,
+ *            and 0 when none does. No two keys of a process ever have the same
+ *            stamp
  *   hazards  stamps of other processes' keys that this one is using right now
  *
  * A user writes a hazard, then looks at the cell; the owner changes the cell,
@@ -123,9 +123,6 @@ public:
      *  said at debug level, once. */
     [[nodiscard]] bool has_memory();
 
-    /** Whether it was said that cards of ours reach none of its. */
-    std::atomic<bool> without_peers{false};
-
 private:
     /* How long what the kernel said of a process is taken for true, seconds. */
     static constexpr double trust = 5e-3;
@@ -170,14 +167,10 @@ public:
         uint64_t stamp = 0; /**< 0: none */
     };
 
-    /** What has a cell: a key, by which this process copies for others, or a
-     *  buffer that they import. */
-    enum class cell_user : uint8_t { key, buffer };
-
-    /** @param start,length  What it stands for, for @ref is_current.
+    /** For a key.
+     *  @param start,length  What it is of, for @ref is_current.
      *  @return A mark without stamp when there is no cell left. */
-    [[nodiscard]] mark take_cell(cell_user user, uint64_t start,
-                                 uint64_t length);
+    [[nodiscard]] mark take_cell(uint64_t start, uint64_t length);
 
     /** What had the cell is no more. Sequentially consistent with the reading
      *  of hazards. */
@@ -226,16 +219,12 @@ public:
      *  have ended are not quiet yet. */
     static bool forget_dead_importers();
 
-    /** Tell importers that a buffer is no more. Waits for nobody. */
-    void tell_withdrawal() const;
-
 private:
     static constexpr size_t max_importers = 1u << 12;
 
     struct range {
         uint64_t start;
         uint64_t length;
-        cell_user user;
     };
 
     static ucs_status_t take_importer(const process_id &sender,

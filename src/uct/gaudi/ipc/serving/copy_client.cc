@@ -157,13 +157,6 @@ int copy_client::ask(base::remote_memory &of, bool is_put, uint64_t address,
                 cookie);
 }
 
-int copy_client::flush(base::remote_memory &of, void *cookie)
-{
-    return post({.address = static_cast<uint64_t>(of.place().address),
-                 .kind    = request_flush},
-                cookie);
-}
-
 int copy_client::ask_for_ports(base::remote_memory &of, uint64_t offset,
                                uint32_t link)
 {
@@ -202,21 +195,6 @@ int copy_client::ports_answer(uint64_t timeout_us)
     }
     asked_ports_ = none;
     return (ports_answer_ != -EINPROGRESS) ? ports_answer_ : over_;
-}
-
-int copy_client::ask_to_map(base::remote_memory &of, uint64_t offset,
-                            uint32_t link)
-{
-    const own_page::mark key = static_cast<served_memory &>(of).mark();
-    const auto wanted        = of.mapped();
-    return post({.address = wanted->start,
-                 .offset  = offset,
-                 .length  = wanted->length,
-                 .stamp   = key.stamp,
-                 .cell    = key.cell,
-                 .kind    = request_map,
-                 .link    = link},
-                this);
 }
 
 int copy_client::ask_over_ports(base::remote_memory &of, uint32_t link,
@@ -293,7 +271,7 @@ unsigned copy_client::poll(shim::dma_completion *completions, unsigned max)
 bool copy_client::is_quiet()
 {
     if (quiet_at_ == clock::time_point{}) {
-        quiet_at_ = clock::now() + base::card_ports::drain_time();
+        quiet_at_ = clock::now() + base::card_ports::drain_time;
     }
     for (uint64_t next = taken_; next < writes_; ++next) {
         if (!has_ended(next)) {

@@ -48,12 +48,9 @@ public:
         return (over_ != 0) || (ring().server_gone.load() != 0);
     }
     [[nodiscard]] bool arm() override;
-    [[nodiscard]] int flush(base::remote_memory &of, void *cookie) override;
     [[nodiscard]] int ask_for_ports(base::remote_memory &of, uint64_t offset,
                                     uint32_t link) override;
     [[nodiscard]] int ports_answer(uint64_t timeout_us) override;
-    [[nodiscard]] int ask_to_map(base::remote_memory &of, uint64_t offset,
-                                 uint32_t link) override;
     [[nodiscard]] int ask_over_ports(base::remote_memory &of, uint32_t link,
                                      uint64_t target, uint64_t src,
                                      uint64_t length, void *cookie) override;

@@ -49,26 +49,21 @@ constexpr unsigned looks_before_yield = 32;
 enum request_kind : uint32_t {
     request_get,   /**< from device memory of the server, */
     request_put,   /**< to there */
-    request_flush, /**< of a card of the server (shim::card::flush); needs no
-                        key, since nobody gets anything by it */
     request_ports, /**< a connection of its ports: the chunk has a
                         shim::port_offer, then that of the other end */
-    request_write, /**< from memory of the server, over such ports */
-    request_map    /**< host memory for such ports' card: the word in the chunks
-                        gets what it adds to addresses
-                        (base::remote_memory::mapping) */
+    request_write  /**< from device memory of the server, over such ports */
 };
 
 struct request_body {
-    uint64_t address = 0; /**< of device memory of the server; flush, ports: of
-                           the card */
+    uint64_t address = 0; /**< of device memory of the server; ports: of the
+                           card */
     uint64_t offset = 0;  /**< in the chunks; write: where the client's card has
                            what is to be written */
     uint64_t length = 0;  /**< bytes */
     uint64_t stamp  = 0;  /**< of a key to that memory, */
     uint32_t cell   = 0;  /**< and where the server has it */
     uint32_t kind   = 0;  /**< request_kind */
-    uint32_t link   = 0;  /**< ports, write, map: the client's name of the
+    uint32_t link   = 0;  /**< ports, write: the client's name of the
                                connection */
     uint32_t reserved = 0;
 };

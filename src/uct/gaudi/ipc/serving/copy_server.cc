@@ -60,15 +60,6 @@ struct copy_server::session {
             });
         return std::max(most_under_way / std::max(1u, unsigned(busy)), 1u);
     }
-    /* Ports may still write to what somebody uses, for a while. */
-    void keep_used_by(served_client &gone)
-    {
-        for (auto &used : gone.take_used()) {
-            kept.push_back({std::move(used),
-                            clock::now() + base::card_ports::drain_time()});
-        }
-    }
-
     ~session()
     {
         for (const auto &each : clients) {
@@ -77,20 +68,10 @@ struct copy_server::session {
         engine.reset(); /* ends what is under way */
         for (const auto &each : clients) {
             each->end();
-            keep_used_by(*each);
-        }
-        for (const kept_memory &each : kept) {
-            std::this_thread::sleep_until(each.free_from);
         }
     }
 
     std::vector<std::unique_ptr<served_client>> clients;
-    /* Host memory that ports of clients that are gone may write to. */
-    struct kept_memory {
-        base::held_registration memory;
-        clock::time_point free_from;
-    };
-    std::vector<kept_memory> kept;
     base::flush_domain domain{};
     std::unique_ptr<base::transfer_engine> engine;
 };
@@ -211,10 +192,9 @@ ucs_status_t copy_server::add(const process_id &sender, file_pair brought)
 
 ucs_status_t copy_server::start()
 {
-    auto made = std::make_unique<session>();
-    ucs_status_t status =
-        base::transfer_engine::create({.remember_host = true}, made->engine);
-    int fd = -1;
+    auto made           = std::make_unique<session>();
+    ucs_status_t status = base::transfer_engine::create({}, made->engine);
+    int fd              = -1;
     if (status == UCS_OK) {
         status = made->engine->event_fd(fd);
     }
@@ -236,41 +216,14 @@ ucs_status_t copy_server::start()
 
 void copy_server::forget_gone()
 {
-    auto &clients               = session_->clients;
-    auto &kept                  = session_->kept;
-    const clock::time_point now = clock::now();
+    auto &clients = session_->clients;
     for (const auto &each : clients) {
         each->end_ports_if_gone();
     }
     ends_ = own_page::forget_dead_importers();
-    for (const auto &each : clients) {
-        ends_ = each->forget_mapped() || ends_;
-    }
-    std::erase_if(kept,
-                  [now](const auto &each) { return each.free_from <= now; });
     const std::lock_guard<std::mutex> changing(looking_);
-    std::erase_if(clients, [&](const auto &each) {
-        if (!each->is_gone()) {
-            return false;
-        }
-        session_->keep_used_by(*each);
-        return true;
-    });
-    ends_ = !kept.empty() || ends_;
+    std::erase_if(clients, [](const auto &each) { return each->is_gone(); });
     any_clients_.store(!clients.empty(), std::memory_order_release);
-}
-
-void copy_server::key_ended()
-{
-    if (served_ports::any_mapped()) {
-        const std::lock_guard<std::mutex> guard(lock_);
-        if (session_ != nullptr) {
-            forget_gone();
-            if (ends_) { /* the thread sleeps until somebody rings */
-                (void)eventfd_write(bell_.get(), 1);
-            }
-        }
-    }
 }
 
 /* Start what was asked for, and collect what has ended. */
@@ -417,7 +370,7 @@ void copy_server::sleep()
 {
     constexpr int most = 16;
     epoll_event what[most];
-    const std::chrono::milliseconds drain = base::card_ports::drain_time();
+    const std::chrono::milliseconds drain = base::card_ports::drain_time;
     (void)epoll_wait(events_.get(), what, most,
                      ends_ ? std::max(static_cast<int>(drain.count()), 10)
                            : -1);

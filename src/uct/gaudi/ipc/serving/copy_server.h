@@ -41,10 +41,6 @@ public:
      *  cannot be had, which is said as a diagnostic, nobody does. */
     void offer();
 
-    /** A key of host memory has ended: let go of it, unless it is still used.
-     */
-    void key_ended();
-
     /** Do what there is to do, unless another thread is at it. For interfaces
      *  that make progress; costs a load when nobody wants anything. @return
      *  How much was done. */

@@ -112,19 +112,6 @@ ucs_status_t served_client::map(int fd)
     return UCS_OK;
 }
 
-int served_client::answer_map(const request_body &asked)
-{
-    uint64_t answer;
-    if (!is_in_chunks(asked.offset, sizeof(answer)) ||
-        (asked.offset % sizeof(answer) != 0)) {
-        return -EINVAL;
-    }
-    answer = ports_.map(asked);
-    __atomic_store_n(reinterpret_cast<uint64_t *>(data_ + asked.offset), answer,
-                     __ATOMIC_RELEASE);
-    return 0;
-}
-
 int served_client::connect_ports(const request_body &asked,
                                  base::transfer_engine &engine)
 {
@@ -204,13 +191,9 @@ bool served_client::start_next(base::transfer_engine &engine,
     int result = 0;
     /* Who has the card table may wait for this. */
     const base::reporting_scope asks_no_card_table;
-    if (asked.kind == request_flush) {
-        result = engine.flush_card(base::pci_address(asked.address));
-    } else if (asked.kind == request_ports) {
+    if (asked.kind == request_ports) {
         of_->note_ports();
         result = connect_ports(asked, engine);
-    } else if (asked.kind == request_map) {
-        result = answer_map(asked);
     } else {
         const ucs_status_t status = start(asked, engine, domain, copy);
         if (status == UCS_ERR_NO_RESOURCE) {

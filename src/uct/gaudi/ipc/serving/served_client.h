@@ -110,15 +110,6 @@ public:
         wake();
     }
 
-    /** Keep no host memory mapped for it whose key has ended, and which it does
-     *  not use any more. @return Whether it still uses some. */
-    bool forget_mapped() { return ports_.forget_mapped(); }
-    /** The host memory that it still uses; it is gone. */
-    [[nodiscard]] std::vector<base::held_registration> take_used()
-    {
-        return ports_.take_used();
-    }
-
     /** Nothing goes over its ports any more; while the engine is there. */
     void end_ports() { ports_.end(); }
     /** The same, if it has ended, or has given this up: it acknowledges nothing
@@ -168,7 +159,6 @@ private:
     }
     [[nodiscard]] int connect_ports(const request_body &asked,
                                     base::transfer_engine &engine);
-    [[nodiscard]] int answer_map(const request_body &asked);
 
     const std::shared_ptr<foreign_page> of_;
     const util::unique_fd wake_;

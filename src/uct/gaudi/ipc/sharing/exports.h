@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What this process shows others of its memory: registrations with keys, and
- * the dma-bufs behind keys of device memory.
- *
- * What the driver mapped in one piece is a buffer: others can get dma-bufs of
- * its parts from the first key into it on, or once UCP registers memory of a
- * message, until the driver is to unmap it. None is kept here.
+ * What this process lets others use of its memory: registrations with keys.
  *
  * A key ends with its registration, or when the memory is freed before: UCP's
  * cache deregisters some time later. Who waits for its users: invalidation.h.
  *
- * Threads: any. One lock for all registrations; the first pack into a buffer
- * holds it across the driver call.
+ * Threads: any. One lock for all registrations.
  */
 #pragma once
 
@@ -34,12 +28,11 @@ public:
 
     /** Register memory. Nothing is pinned or mapped for it.
      *  @param quiet     UCP registers so what it sends, and stages what it
-     *                   cannot register: export it now, and log a failure as a
-     *                   diagnostic.
+     *                   cannot register: log a failure as a diagnostic.
      *  @param memory_p  Filled on success; owned by the caller.
      *  @return UCS_ERR_INVALID_ADDR for device memory that no allocation
      *          covers. UCS_ERR_NO_RESOURCE without a shared page, which UCP
-     *          bears here, but not from @ref pack; if quiet, without export. */
+     *          bears here, but not from @ref pack. */
     [[nodiscard]] static ucs_status_t create(void *address, size_t length,
                                              bool quiet,
                                              exported_memory *&memory_p);
@@ -49,9 +42,7 @@ public:
     /** As far as can be seen. */
     [[nodiscard]] bool is_valid() const { return tag_ == valid_tag; }
 
-    /** Write a key. Device memory that cannot be exported gets one, too, with
-     *  which others do not reach it; a failed export is logged, and tried again
-     *  at the next packing.
+    /** Write a key.
      *  @param buffer  sizeof(wire_key) bytes, of any alignment.
      *  @return UCS_ERR_NO_RESOURCE when there are more keys than cells,
      *          UCS_ERR_INVALID_ADDR when the memory was freed. */
@@ -71,8 +62,6 @@ private:
 
     static void let_go_of(base::device_memory &freed);
     uint64_t end_key_locked();
-    int describe_buffer(const own_page &page);
-    void name_mapping_card();
 
     uint64_t tag_ = valid_tag;
     base::held_cards cards_;                /* of device memory, freed or not */
@@ -86,13 +75,7 @@ private:
     uint64_t ended_ = 0;     /* stamp of the key that has */
 };
 
-/** Numbers for UCX's VFS. */
-struct export_statistics {
-    uint64_t keys;    /**< and buffers that others can open now */
-    uint64_t buffers; /**< of these */
-    uint64_t exports; /**< dma-bufs made so far */
-};
-
-export_statistics statistics_of_exports();
+/** Keys that there are now. */
+uint64_t count_keys();
 
 } // namespace gaudi::ipc

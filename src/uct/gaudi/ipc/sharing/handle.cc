@@ -118,9 +118,7 @@ ucs_status_t offered_key::offer(const wire_key &key)
 {
     file_ref file;
     file_offer made;
-    made.open = [key](const file_part &, util::unique_fd &fd_p) {
-        return write_key(key, fd_p);
-    };
+    made.open = [key](util::unique_fd &fd_p) { return write_key(key, fd_p); };
     const ucs_status_t status = file_service::add(std::move(made), file);
     if (status == UCS_OK) {
         withdraw();

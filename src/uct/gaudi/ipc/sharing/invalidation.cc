@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/ipc/sharing/invalidation.h"
 
+#include "uct/gaudi/ipc/process/foreign_pages.h"
 #include "uct/gaudi/ipc/process/shared_page.h"
-#include "uct/gaudi/ipc/sharing/remote_buffers.h"
 #include "util/process.h"
 
 #include <algorithm>
@@ -31,8 +31,7 @@ struct invalidation {
     uint64_t newest; /* interface there was when it began */
 };
 
-/* Between two looks for what others have withdrawn or who has ended, seconds.
- */
+/* Between two looks for processes that have ended, seconds. */
 constexpr double tidy_interval = 50e-3;
 
 /* Between two looks at the users of a key. */
@@ -147,7 +146,7 @@ ucs_status_t await_users(uint64_t stamp)
 unsigned progress_invalidations()
 {
     if (queue_of_process().tidying.is_due()) {
-        remote_buffers::instance().sweep();
+        foreign_pages::instance().sweep();
         (void)own_page::forget_dead_importers();
     }
     if (!has_invalidations()) {

@@ -46,8 +46,8 @@ bool has_invalidations();
 void set_invalidation_timeout(double seconds);
 
 /** Call the completions of invalidations that nobody holds up any more, and now
- *  and then unmap what other processes have withdrawn. Cheap when there is
- *  nothing to do. Not from within a completion. @return How many were called.
+ *  and then forget processes that have ended. Cheap when there is nothing to
+ * do. Not from within a completion. @return How many were called.
  */
 unsigned progress_invalidations();
 

@@ -26,9 +26,6 @@ uint64_t checksum_of(const wire_key &key)
     return sum;
 }
 
-/* What dma-bufs are made of, bytes. */
-constexpr uint64_t host_page = 4096;
-
 bool is_range(uint64_t start, uint64_t length)
 {
     return length <= UINT64_MAX - start;
@@ -38,7 +35,7 @@ bool is_range(uint64_t start, uint64_t length)
 const char *find_mistake(const wire_key &key)
 {
     if ((key.process.pid == 0) || (key.process.pid > INT32_MAX) ||
-        (key.process.nonce == 0) || (key.reserved != 0)) {
+        (key.process.nonce == 0)) {
         return "it names no process";
     }
     if ((key.cell >= max_cells) || (key.stamp == 0)) {
@@ -47,32 +44,11 @@ const char *find_mistake(const wire_key &key)
     if (!is_range(key.address, key.length)) {
         return "its range wraps around";
     }
-    if ((key.of_message > 1) || (key.buffer.parts > 1)) {
+    if (key.of_message > 1) {
         return "it is neither yes nor no where it should be";
     }
-    if ((key.kind != key_kind::host) && (key.kind != key_kind::device) &&
-        (key.kind != key_kind::unexported)) {
+    if ((key.kind != key_kind::host) && (key.kind != key_kind::device)) {
         return "it is of no kind of memory";
-    }
-    if (key.buffer.stamp == 0) {
-        return ((key.buffer.address | key.buffer.size | key.buffer.cell |
-                 key.buffer.parts) == 0)
-                   ? nullptr
-                   : "it describes a buffer and names none";
-    }
-    if (key.kind != key_kind::device) {
-        return "it names a buffer of host memory, or one that is not there";
-    }
-    if (key.buffer.cell >= max_cells) {
-        return "it names no buffer";
-    }
-    if ((key.buffer.size == 0) || (key.buffer.size % host_page != 0) ||
-        !is_range(key.buffer.address, key.buffer.size)) {
-        return "its buffer cannot be";
-    }
-    if ((key.address < key.buffer.address) || (key.length > key.buffer.size) ||
-        (key.address - key.buffer.address > key.buffer.size - key.length)) {
-        return "its range is not in its buffer";
     }
     return nullptr;
 }

@@ -15,34 +15,15 @@
 
 namespace gaudi::ipc {
 
-enum class key_kind : uint8_t {
-    host   = 1,
-    device = 2,
-    /** Device memory whose export failed when the key was packed: nobody else
-     *  reaches it with this key, but it is no memory that cannot be reached. */
-    unexported = 3,
-};
-
-/** What the driver mapped in one piece. */
-struct wire_buffer {
-    uint64_t stamp;   /**< names it in its process; never 0 */
-    uint64_t address; /**< device address of its first byte */
-    uint64_t size;    /**< bytes */
-    file_ref file;    /**< its dma-bufs */
-    uint32_t cell;
-    uint32_t parts; /**< 1: a dma-buf can be of whole host pages of it, 0: of
-                         all of it only */
-
-    /* NOLINTNEXTLINE(modernize-use-nullptr): as process_id's */
-    auto operator<=>(const wire_buffer &) const = default;
-};
+enum class key_kind : uint8_t { host = 1, device = 2 };
 
 /** No ports reach it: a card has it imported. */
 inline constexpr uint16_t no_module = UINT16_MAX;
 
 struct wire_key {
     machine_address machine;
-    uint32_t reserved; /**< 0 */
+    uint32_t card; /**< base::pci_address of the card that has the memory; 0:
+                        host memory */
     process_id process;
     file_ref page;    /**< the shared page of the process */
     uint64_t address; /**< of the registration */
@@ -55,19 +36,12 @@ struct wire_key {
     uint16_t module;    /**< module id of the card whose ports reach it, or
                              no_module */
 
-    uint32_t card; /**< base::pci_address of the card that has the memory;
-                        of host memory that may map it for others, or
-                        0 */
-    uint32_t wants_flush; /**< 1: which answers early for writes over PCIe
-                               (shim::card::flush), else 0 */
-
-    wire_buffer buffer; /**< of device memory with a dma-buf, else zero */
-    uint64_t checksum;  /**< of all before: see @ref seal_key */
+    uint64_t checksum; /**< of all before: see @ref seal_key */
 
     bool operator==(const wire_key &) const = default;
 };
 
-static_assert(sizeof(wire_key) == 168);
+static_assert(sizeof(wire_key) == 112);
 /* UCP 1.13 writes the size of a key into a byte. */
 static_assert(sizeof(wire_key) <= UINT8_MAX);
 static_assert(std::is_trivially_copyable_v<wire_key> &&

@@ -13,11 +13,7 @@
 
 namespace gaudi::ipc {
 
-remote_key::remote_key(const wire_key &key)
-    : key_(key),
-      mapped_((is_host() && (key.card != 0))
-                  ? std::make_shared<mapping>(key.address, key.length)
-                  : nullptr)
+remote_key::remote_key(const wire_key &key) : key_(key)
 {}
 
 remote_key::~remote_key()
@@ -26,78 +22,58 @@ remote_key::~remote_key()
     if (hazard != nullptr) {
         own_page::instance()->give_hazard(hazard);
     }
-    if (buffer_ != nullptr) {
-        remote_buffers::instance().forget(buffer_);
-    }
 }
 
-/* Device memory: what a card of ours reaches is opened at once, what its own
- * process copies when it is used. */
 ucs_status_t remote_key::find_device(const wire_key &key,
-                                     std::shared_ptr<foreign_page> &of_p,
-                                     std::shared_ptr<remote_buffer> &buffer_p)
+                                     std::shared_ptr<foreign_page> &of_p)
 {
-    auto &cache                  = remote_buffers::instance();
     const base::held_cards cards = base::card_table::instance().cards();
     const base::route_list ways =
         base::find_routes(cards.first(), base::pci_address{key.card},
                           key.module)
             .all;
-    const bool by_owner =
-        ways.has(shim::wire::host) || ways.has(shim::wire::ports);
-    const bool by_card =
-        ways.has(shim::wire::pcie) || (!by_owner && (cards.first() == nullptr));
-    ucs_status_t status = UCS_ERR_UNSUPPORTED;
-    if (by_card && (key.buffer.stamp != 0)) {
-        status = cache.find(key, of_p, buffer_p);
-    } else if (key.kind == key_kind::unexported) {
-        status = UCS_ERR_NO_RESOURCE;
-        if (!by_owner) {
-            ucs_error("gaudi_ipc: process %u could not export the memory of a "
-                      "remote key",
-                      key.process.pid);
-        }
-    } else if (!by_owner) {
+    if (ways.begin() == ways.end()) {
         ucs_debug("gaudi_ipc: no card of this process reaches device memory of "
                   "process %u",
                   key.process.pid);
+        return UCS_ERR_UNSUPPORTED;
     }
-    return (by_owner && (status != UCS_OK) && (status != UCS_ERR_REJECTED))
-               ? cache.find(key, of_p)
+    return foreign_pages::instance().find(key.process, key.page, of_p);
+}
+
+ucs_status_t remote_key::find_host(const wire_key &key,
+                                   std::shared_ptr<foreign_page> &of_p)
+{
+    ucs_status_t status =
+        foreign_pages::instance().find(key.process, key.page, of_p);
+    if ((status == UCS_OK) && !of_p->has_memory() &&
+        !(of_p->copies_host() && base::may_go_over(shim::wire::host))) {
+        status = UCS_ERR_UNREACHABLE;
+    }
+    /* A CPU can do what UCP has it do instead, unless there is device memory at
+     * this end. */
+    return ((status == UCS_ERR_UNREACHABLE) &&
+            base::card_table::instance().cards().empty())
+               ? UCS_ERR_UNSUPPORTED
                : status;
 }
 
-/* Open what a key of another process is for.
+/* Find the process of a key.
  * @return UCS_ERR_UNSUPPORTED: it is by nature out of reach;
  * UCS_ERR_UNREACHABLE: it should not be. UCS_ERR_REJECTED: nobody can use the
  * key any more.
  */
 ucs_status_t remote_key::find(const wire_key &key,
-                              std::shared_ptr<foreign_page> &of_p,
-                              std::shared_ptr<remote_buffer> &buffer_p)
+                              std::shared_ptr<foreign_page> &of_p)
 {
-    auto &cache         = remote_buffers::instance();
-    ucs_status_t status = UCS_ERR_UNSUPPORTED;
-    if (key.kind == key_kind::host) {
-        status = cache.find(key, of_p);
-        if ((status == UCS_OK) && !of_p->has_memory() &&
-            !(of_p->copies_host() && base::may_go_over(shim::wire::host))) {
-            status = UCS_ERR_UNREACHABLE;
-        }
-        /* A CPU can do what UCP has it do instead, unless there is device
-         * memory at this end. */
-        if ((status == UCS_ERR_UNREACHABLE) &&
-            base::card_table::instance().cards().empty()) {
-            status = UCS_ERR_UNSUPPORTED;
-        }
-    } else {
-        status = find_device(key, of_p, buffer_p);
-    }
+    const ucs_status_t status = (key.kind == key_kind::host)
+                                    ? find_host(key, of_p)
+                                    : find_device(key, of_p);
     if ((status == UCS_OK) && (of_p->cell(key.cell) != key.stamp)) {
         ucs_debug("gaudi_ipc: process %u has ended the registration of a "
                   "remote key",
                   key.process.pid);
-        status = UCS_ERR_REJECTED;
+        return UCS_ERR_REJECTED;
     }
     return status;
 }
@@ -139,7 +115,6 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
         return status;
     }
     std::shared_ptr<foreign_page> of;
-    std::shared_ptr<remote_buffer> opened;
     ucs_status_t failure = UCS_OK;
     if (key.process == own_process()) {
         const own_page *page = own_page::instance();
@@ -150,23 +125,16 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
             failure = UCS_ERR_REJECTED;
         }
     } else {
-        status  = find(key, of, opened);
+        status  = find(key, of);
         failure = (status == UCS_OK) ? UCS_OK : failure_of(key, status);
         if ((failure == UCS_OK) && (status != UCS_OK)) {
-            of.reset();
-            if (opened != nullptr) {
-                remote_buffers::instance().forget(opened);
-            }
             return UCS_ERR_UNREACHABLE;
-        }
-        if ((status == UCS_ERR_NO_RESOURCE) && (opened != nullptr)) {
-            failure = UCS_OK; /* its first use tries again */
         }
     }
     key_p           = new remote_key(key);
     key_p->failure_ = failure;
     if (failure == UCS_OK) {
-        key_p->use(std::move(of), std::move(opened));
+        key_p->of_ = std::move(of);
     }
     return UCS_OK;
 }
@@ -174,19 +142,10 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
 ucs_status_t remote_key::open(const wire_key &wire, remote_key *&key_p)
 {
     std::shared_ptr<foreign_page> of;
-    std::shared_ptr<remote_buffer> opened;
-    const ucs_status_t status = find(wire, of, opened);
-    /* The first use tries again where there was no room to map it. */
-    const bool is_usable =
-        (status == UCS_OK) ||
-        ((status == UCS_ERR_NO_RESOURCE) && (opened != nullptr));
-    if (is_usable) {
-        key_p = new remote_key(wire);
-        key_p->use(std::move(of), std::move(opened));
-        return UCS_OK;
-    }
-    if (opened != nullptr) {
-        remote_buffers::instance().forget(opened);
+    const ucs_status_t status = find(wire, of);
+    if (status == UCS_OK) {
+        key_p      = new remote_key(wire);
+        key_p->of_ = std::move(of);
     }
     return status;
 }
@@ -291,7 +250,7 @@ const util::process_memory *remote_key::host()
 
 const base::route_list &remote_key::routes(const base::card *from)
 {
-    static constexpr base::route_list by_owner({shim::wire::host, true});
+    static constexpr base::route_list by_owner(shim::wire::host);
     if (is_host() && !of_->has_memory()) {
         return by_owner;
     }
@@ -310,36 +269,6 @@ int remote_key::connect(const base::owner_queue_options &wished,
                         std::unique_ptr<base::owner_queue> &queue_p)
 {
     return copy_client::connect(of_, wished, queue_p);
-}
-
-ucs_status_t remote_key::keep(uint64_t address, size_t length,
-                              base::kept_range &kept_p)
-{
-    return (buffer_ == nullptr) ? UCS_OK : base::guarded([&] {
-        kept_p = buffer_->keep(address, length);
-        return UCS_OK;
-    });
-}
-
-int remote_key::va_on(base::card &user, uint64_t address, size_t length,
-                      uint64_t &va_p)
-{
-    return find_va(user, address, length, false, va_p);
-}
-
-int remote_key::await_va_on(base::card &user, uint64_t address, size_t length,
-                            uint64_t &va_p)
-{
-    return find_va(user, address, length, true, va_p);
-}
-
-int remote_key::find_va(base::card &user, uint64_t address, size_t length,
-                        bool waits, uint64_t &va_p)
-{
-    return (buffer_ != nullptr)
-               ? buffer_->va_on(user, address, length, waits, va_p)
-           : is_host() ? -EINVAL
-                       : -EOPNOTSUPP;
 }
 
 } // namespace gaudi::ipc

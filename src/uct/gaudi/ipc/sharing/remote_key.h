@@ -8,9 +8,9 @@
  */
 #pragma once
 
+#include "uct/gaudi/ipc/process/foreign_pages.h"
 #include "uct/gaudi/ipc/serving/copy_client.h"
 #include "uct/gaudi/ipc/sharing/key.h"
-#include "uct/gaudi/ipc/sharing/remote_buffers.h"
 #include "util/process.h"
 
 #include <atomic>
@@ -100,28 +100,14 @@ public:
     [[nodiscard]] int
     connect(const base::owner_queue_options &wished,
             std::unique_ptr<base::owner_queue> &queue_p) override;
-    [[nodiscard]] bool wants_flush() const override
-    {
-        return key_.wants_flush != 0;
-    }
     [[nodiscard]] own_page::mark mark() const override
     {
         return {key_.cell, key_.stamp};
-    }
-    [[nodiscard]] std::shared_ptr<mapping> mapped() const override
-    {
-        return mapped_;
     }
     [[nodiscard]] base::card_place place() const override
     {
         return {base::pci_address{key_.card}, key_.module};
     }
-    [[nodiscard]] ucs_status_t keep(uint64_t address, size_t length,
-                                    base::kept_range &kept_p) override;
-    [[nodiscard]] int va_on(base::card &user, uint64_t address, size_t length,
-                            uint64_t &va_p) override;
-    [[nodiscard]] int await_va_on(base::card &user, uint64_t address,
-                                  size_t length, uint64_t &va_p) override;
 
 private:
     explicit remote_key(const wire_key &key);
@@ -130,29 +116,19 @@ private:
         return (address >= key_.address) && (length <= key_.length) &&
                (address - key_.address <= key_.length - length);
     }
-    /* Whether its process has ended the key, or taken the memory away. */
+    /* Whether its process has ended the key. */
     [[nodiscard]] bool is_over() const
     {
-        return (of_->cell(key_.cell) != key_.stamp) ||
-               ((buffer_ != nullptr) && buffer_->is_withdrawn());
+        return of_->cell(key_.cell) != key_.stamp;
     }
-    [[nodiscard]] int find_va(base::card &user, uint64_t address, size_t length,
-                              bool waits, uint64_t &va_p);
     ~remote_key() override;
 
-    void use(std::shared_ptr<foreign_page> of,
-             std::shared_ptr<remote_buffer> opened)
-    {
-        of_     = std::move(of);
-        buffer_ = std::move(opened);
-    }
-
     [[nodiscard]] static ucs_status_t find(const wire_key &key,
-                                           std::shared_ptr<foreign_page> &of_p,
-                                           std::shared_ptr<remote_buffer> &p);
+                                           std::shared_ptr<foreign_page> &of_p);
     [[nodiscard]] static ucs_status_t
-    find_device(const wire_key &key, std::shared_ptr<foreign_page> &of_p,
-                std::shared_ptr<remote_buffer> &buffer_p);
+    find_host(const wire_key &key, std::shared_ptr<foreign_page> &of_p);
+    [[nodiscard]] static ucs_status_t
+    find_device(const wire_key &key, std::shared_ptr<foreign_page> &of_p);
     [[nodiscard]] static ucs_status_t failure_of(const wire_key &key,
                                                  ucs_status_t status);
     hazard_entry *make_hazard();
@@ -162,10 +138,7 @@ private:
     std::atomic<uint32_t> references_{1};
     std::atomic<hazard_entry *> hazard_{nullptr}; /* from the first hold on */
     std::shared_ptr<foreign_page> of_; /* nullptr: this process, or useless */
-    std::shared_ptr<remote_buffer> buffer_; /* of device memory that a card of
-                                               ours may reach, or nullptr */
     std::atomic<const base::pair_routes *> routes_{nullptr}; /* asked last */
-    const std::shared_ptr<mapping> mapped_; /* nullptr: none is to be had */
 };
 
 /** The key behind an rkey; nullptr for UCT_INVALID_RKEY. */

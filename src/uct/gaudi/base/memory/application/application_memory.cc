@@ -198,8 +198,6 @@ application_part::~application_part()
     (void)forget_unseen();
     const card &closing = *unseen.owner;
     for (key next{closing.node(), 0};;) {
-        /* Unmaps what other cards imported; not under the lock. */
-        std::unique_ptr<device_backing> ended;
         const std::lock_guard<std::mutex> guard(registry().lock);
         const auto found = registry().mappings.lower_bound(next);
         if ((found == registry().mappings.end()) ||
@@ -209,7 +207,7 @@ application_part::~application_part()
         application_memory &memory = *found->second;
         if (memory.owner == &closing) {
             memory_map::instance().set_owner(memory, nullptr, nullptr);
-            ended = std::move(memory.whole);
+            memory.whole.reset();
         }
         next.second = memory.start + 1;
     }
@@ -297,9 +295,6 @@ std::unique_ptr<application_memory> unmapping(int fd, uint64_t va)
     }
     memory_map &map = memory_map::instance();
     map.remove(*memory);
-    if (memory->whole != nullptr) {
-        memory->was_shared = memory->whole->forget_peers();
-    }
     map.announce_gone(memory->start, memory->end);
     return memory;
 }
@@ -370,9 +365,6 @@ void node_closed(const shim::node_identity &node, int fd, const card *lent)
         map.remove(*memory);
     }
     for (auto &[at, memory] : mappings) {
-        if (memory->whole != nullptr) {
-            (void)memory->whole->forget_peers();
-        }
         note_gone(memory->start, memory->end);
         map.end(*memory.release());
     }

@@ -29,8 +29,6 @@ struct application_memory final : device_memory {
     shim::node_identity node;              /**< its card, open */
     int fd = -1;                           /**< through which it was mapped */
     std::unique_ptr<device_backing> whole; /**< once its card is known */
-    bool was_shared = false; /**< others may have it imported until a little
-                                  after they were told of its end */
 };
 
 /* What the hooks of the driver report, see driver_hooks.cc; each on the thread

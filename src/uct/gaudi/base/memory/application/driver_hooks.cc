@@ -74,11 +74,6 @@ std::array<bool, max_libraries> sees_all;
 std::atomic<size_t> library_count{0};
 constinit util::child_mutex install_lock; /* held across dlopen */
 
-/* The driver refuses to unmap what another process has imported. That process
- * is told, and lets go of it unless it is using it. */
-constexpr unsigned unmap_tries = 1000;
-constexpr auto unmap_interval  = std::chrono::milliseconds(1);
-
 /* Of the thread: how deep it is in hooks. A library calls its own functions. */
 thread_local unsigned depth = 0;
 
@@ -250,13 +245,7 @@ struct hooks {
         }
         std::unique_ptr<application_memory> memory;
         report([&] { memory = application::unmapping(fd, va); });
-        int ret = original<int>(function::unmap, fd, va);
-        for (unsigned tries = 0; (ret != 0) && (memory != nullptr) &&
-                                 memory->was_shared && (tries < unmap_tries);
-             ++tries) {
-            std::this_thread::sleep_for(unmap_interval);
-            ret = original<int>(function::unmap, fd, va);
-        }
+        const int ret = original<int>(function::unmap, fd, va);
         if (memory != nullptr) {
             report([&] { application::unmapped(std::move(memory), ret == 0); });
         }
