@@ -11,9 +11,6 @@ function(gaudi_exclude sanitizer program pattern reason)
   endif()
 endfunction()
 
-gaudi_exclude(address gaudi_gtest_uct
-  "*moves_as_much_as_a_program_likes/*zcopy_registered"
-  "takes long; the sizes that matter to addresses are smaller")
 gaudi_exclude(address gaudi_gtest_uct "ports_way.posts_without_a_system_call"
   "a thread cannot end without those of the runtime")
 gaudi_exclude(address gaudi_gtest_uct
@@ -29,33 +26,16 @@ gaudi_exclude(address gaudi_gtest_tools
   "check.goes_well_above_the_double_of_the_kernel"
   "the double comes before the runtime")
 foreach(sanitizer address thread)
-  gaudi_exclude(${sanitizer} gaudi_gtest_emu
-    "emu.forks_beside_threads_that_use_the_card_do_no_harm"
-    "a thread of the parent can hold the sanitizer's allocator while it forks")
-endforeach()
-foreach(sanitizer address thread)
-  foreach(pattern "emu_import.import_and_unmap_leave_nothing"
-      "emu_import.refused_imports_leave_nothing")
-    gaudi_exclude(${sanitizer} gaudi_gtest_emu "${pattern}"
-      "counts mappings; the sanitizer's runtime maps memory as it goes")
-  endforeach()
   gaudi_exclude(${sanitizer} gaudi_gtest_uct "dmabuf.exports_leave_nothing"
     "counts mappings; the sanitizer's runtime maps memory as it goes")
 endforeach()
-gaudi_exclude(thread gaudi_gtest_uct
-  "host_way.leaves_nothing_of_many_connections"
-  "counts mappings; the sanitizer's runtime maps memory as it goes")
-gaudi_exclude(thread gaudi_gtest_ipc
-  "copy_service.keeps_nothing_of_a_thousand_clients"
-  "counts mappings; the sanitizer's runtime maps memory as it goes")
 foreach(pattern "registration_cache.*" "registration_fork.the_cache_*"
     "registration_fork.nothing_stays_pinned_*"
     "registration_fork.nor_does_memory_*"
-    "memory_domain.the_first_use_maps_and_the_cache_keeps_it"
+    "mapped_memory.*"
     "registrations.slices_of_an_allocation_share_one"
     "registrations.whole_allocations_can_be_*"
     "registrations.an_idle_one_does_not_keep_memory_from_being_freed"
-    "registrations.advice_is_announced"
     "registrations.undoing_one_twice_is_refused")
   gaudi_exclude(thread gaudi_gtest_uct "${pattern}"
     "UCX's memory events crash under the runtime; without them is no cache")
@@ -68,24 +48,13 @@ gaudi_exclude(thread gaudi_gtest_uct "forking_of_others.*"
   "in the child the runtime waits for the dynamic linker's lock itself")
 gaudi_exclude(thread gaudi_gtest_uct "forking.pinned_memory_is_not_shared"
   "in the child the runtime maps memory of its own at the free addresses")
-gaudi_exclude(thread gaudi_gtest_uct
-  "*moves_as_much_as_a_program_likes/*zcopy_registered"
-  "takes long; the threads are those of smaller transfers")
-gaudi_exclude(thread gaudi_gtest_uct "all/fault_matrix.*"
+gaudi_exclude(thread gaudi_gtest_uct "all/faults_of_a_card.*"
   "takes long; it is one thread that meets the faults")
-foreach(transports gaudi_copy_sm_tcp gaudi_copy_gaudi_ipc_sm
-    gaudi_copy_gaudi_ipc_tcp)
-  gaudi_exclude(address gaudi_gtest_tools "over/serving.*/${transports}_proto_*"
-    "takes long; each of the transports has its own tests here")
-endforeach()
-foreach(transport sm tcp)
-  gaudi_exclude(address gaudi_gtest_tools "of_own_cards/contents.*/${transport}_*"
-    "takes long; of_ways/contents has the transport, gaudi_ipc the cards")
-endforeach()
+gaudi_exclude(address gaudi_gtest_tools
+  "over/serving.*/gaudi_copy_gaudi_ipc_sm_proto_*"
+  "takes long; each of the transports has its own tests here")
 gaudi_exclude(address gaudi_gtest_tools "undisturbed.*"
   "counts what programs notice of the preload; the sanitizer's runtime is more")
-gaudi_exclude(address gaudi_gtest_tools "nothing_moves.*"
-  "takes long; what tests say when no byte moves is the same with addresses")
 gaudi_exclude(address gaudi_gtest_tools "command_line.*"
   "compares LD_PRELOAD, where the sanitizer's runtime is, too")
 foreach(pattern "*_opened_with_deepbind" "*frees_nothing_that_libc_has_allocated"
@@ -96,18 +65,18 @@ endforeach()
 gaudi_exclude(address gaudi_gtest_tools
   "preload.reaches_a_ucx_beside_another_allocator"
   "the runtime has an allocator of its own")
-foreach(pattern "info.*" "made_up_machine.*" "slot.*" "lone_slot.*")
+foreach(pattern "info.*" "each/info_of_problems.*" "made_up_machine.*" "slot.*"
+    "lone_slot.*")
   gaudi_exclude(address gaudi_gtest_tools "${pattern}"
     "starts from made-up installations and libraries without the runtime")
 endforeach()
-foreach(pattern "*mpi_*.*" "*perftest*.*" "*own_worker.*" "*slot_contents.*"
-    "of_sizes/contents.*" "of_settings/contents.*" "by/example_*"
-    "over/example_*" "*ucx_example*.*" "with/ipc_survival_of_kills.*")
+foreach(pattern "*mpi_*.*" "*perftest*.*" "a_process/contents_within.*"
+    "slot_contents.*" "of_settings/contents.*" "by/example_*"
+    "over/example_*" "*ucx_example*.*" "over/faults_by_way.killed_*"
+    "faults.killed_peers_in_pods_*")
   gaudi_exclude(address gaudi_gtest_tools "${pattern}"
     "takes long; of_ways/contents sends the same kinds of traffic")
 endforeach()
-gaudi_exclude(thread gaudi_gtest_ipc "pods.of_another_root_are_left_to_others"
-  "setns refuses user namespaces to a process with the runtime's thread")
 gaudi_exclude(address gaudi_gtest_tools
   "preload.of_two_installations_registers_one"
   "what Open MPI knows its components by is there twice, as it has to be")
@@ -120,9 +89,9 @@ foreach(pattern "library/check_of_faults.are_named/wide"
 endforeach()
 foreach(test "gaudi_gtest_emu emu_port_processes.*"
     "gaudi_gtest_shim *port_connections*.*" "gaudi_gtest_uct ports_way.*"
+    "gaudi_gtest_uct *conformance*/ipc_ports*"
     "gaudi_gtest_uct over/interruptions.*/ports_*"
-    "gaudi_gtest_uct over/killed_users.*/ports" "gaudi_gtest_uct port_faults.*"
-    "gaudi_gtest_uct killed_port_*.*"
+    "gaudi_gtest_uct over/killed_peers.*/ports" "gaudi_gtest_uct port_faults.*"
     "gaudi_gtest_uct over/program_ipc_between.*/ports")
   separate_arguments(words UNIX_COMMAND "${test}")
   list(GET words 0 program)

@@ -468,7 +468,7 @@ UCX_GAUDI_API ucs_status_t ucx_gaudi_ipc_withdraw(void *address, size_t length);
  *         UCS_ERR_UNREACHABLE       it is of another machine, boot, user or
  *                                   namespace
  *         UCS_ERR_ENDPOINT_TIMEOUT  its process has ended
- *         UCS_ERR_REJECTED          the memory was freed or withdrawn
+ *         UCS_ERR_CONNECTION_RESET  the memory was freed or withdrawn
  *         UCS_ERR_UNSUPPORTED       no card of this process reaches it
  *         UCS_ERR_TIMED_OUT         its process does not answer
  *         UCS_ERR_NO_RESOURCE       no file descriptors

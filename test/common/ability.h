@@ -15,7 +15,7 @@
 
 namespace gaudi::test {
 
-/** What scripts/test knows a skip of these by. */
+/** What scripts/test-results knows a skip of these by. */
 inline constexpr char inability[] = "The system refuses this: ";
 
 /**

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "common/child.h"
-#include "common/framework_limits.h"
 
 #include <gmock/gmock.h>
 
@@ -133,6 +132,5 @@ int main(int argc, char **argv)
     }
     start_above_kernel_double(argv);
     ::testing::InitGoogleMock(&argc, argv);
-    gaudi::test::skip_what_does_not_hold();
     return RUN_ALL_TESTS();
 }

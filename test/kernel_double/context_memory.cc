@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Memory and command buffers of an open card. */
+/* Memory of an open card. */
 #include "kernel_double/device.h"
 #include "kernel_double/kernel.h"
 #include "kernel_double/rules.h"
-#include "util/addresses.h"
 
-#include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <mutex>
 
 #include <fcntl.h>
@@ -24,101 +21,7 @@ int error_of(uint64_t value)
     return (value != 0) ? 0 : ((errno != 0) ? -errno : -ENOMEM);
 }
 
-/* Whether anything is mapped at an address. */
-bool is_mapped(const void *address)
-{
-    const auto wanted = reinterpret_cast<uint64_t>(address);
-    bool found        = false;
-    FILE *maps        = std::fopen("/proc/self/maps", "re");
-    char line[512];
-    while ((maps != nullptr) && !found &&
-           (std::fgets(line, sizeof(line), maps) != nullptr)) {
-        unsigned long start;
-        unsigned long end;
-        found = (std::sscanf(line, "%lx-%lx", &start, &end) == 2) &&
-                (start <= wanted) && (wanted < end);
-    }
-    if (maps != nullptr) {
-        std::fclose(maps);
-    }
-    return found;
-}
-
 } // namespace
-
-int context::command_buffer(int fd, command_buffer_in in, uint64_t &value_p)
-{
-    const std::lock_guard<util::child_mutex> guard(lock_);
-    const uint64_t handle = in.handle & ~mmap_type_mask;
-    int ret               = 0;
-    switch (in.op) {
-    case cb_create:
-        if (in.size > max_cb_bytes) {
-            return broken("command-buffer-size", EINVAL, "%u bytes", in.size);
-        }
-        ret = ((in.flags & cb_flag_map) != 0)
-                  ? hlthunk_request_mapped_command_buffer(fd, in.size, &value_p)
-                  : hlthunk_request_command_buffer(fd, in.size, &value_p);
-        if (ret == 0) {
-            buffers_[value_p] = {
-                std::max(page, util::round_up(uint64_t{in.size}, page))};
-            value_p |= mmap_type_cb;
-        }
-        return ret;
-    case cb_destroy:
-    case cb_info:
-        if (((in.handle & mmap_type_mask) != mmap_type_cb) ||
-            !buffers_.contains(handle)) {
-            return broken("command-buffer-handle", EINVAL, "%#lx", in.handle);
-        }
-        if (in.op == cb_destroy) {
-            buffers_.erase(handle);
-            return hlthunk_destroy_command_buffer(fd, handle);
-        }
-        if ((in.flags & cb_flag_get_device_va) == 0) {
-            value_p = 0; /* submissions that use it now */
-            return 0;
-        }
-        ret = hlthunk_get_mapped_cb_device_va_by_handle(fd, handle, &value_p);
-        return (ret == -EINVAL)
-                   ? broken("command-buffer-address", EINVAL,
-                            "%#lx is not mapped for the card", in.handle)
-                   : ret;
-    default:
-        return broken("command-buffer-op", EINVAL, "op %u", in.op);
-    }
-}
-
-int context::find_command_buffer(uint64_t offset, size_t length,
-                                 off_t &offset_p)
-{
-    const std::lock_guard<util::child_mutex> guard(lock_);
-    if ((offset & mmap_type_mask) != mmap_type_cb) {
-        return broken("mmap-type", EINVAL, "offset %#lx", offset);
-    }
-    const auto found = buffers_.find(offset & ~mmap_type_mask);
-    if (found == buffers_.end()) {
-        return broken("mmap-handle", EINVAL, "offset %#lx", offset);
-    }
-    if (util::round_up(uint64_t{length}, page) != found->second.bytes) {
-        return broken("mmap-length", EINVAL, "%zu bytes of %lu", length,
-                      found->second.bytes);
-    }
-    if ((found->second.mapped != nullptr) && is_mapped(found->second.mapped)) {
-        return broken("mmap-twice", EINVAL, "offset %#lx", offset);
-    }
-    offset_p = static_cast<off_t>(found->first);
-    return 0;
-}
-
-void context::note_mapping(uint64_t offset, const void *address)
-{
-    const std::lock_guard<util::child_mutex> guard(lock_);
-    const auto found = buffers_.find(offset & ~mmap_type_mask);
-    if (found != buffers_.end()) {
-        found->second.mapped = address;
-    }
-}
 
 int context::allocate(int fd, const memory_in &in, uint64_t &value_p)
 {

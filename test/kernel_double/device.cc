@@ -165,13 +165,6 @@ int dispatch(call which, int fd, node_of_card of, char *arguments)
     }
     context &card = context_of(of.card);
     switch (which) {
-    case call::command_buffer: {
-        uint64_t value = 0;
-        const int ret =
-            card.command_buffer(fd, take<command_buffer_in>(arguments), value);
-        put<command_buffer_in>(arguments, value);
-        return ret;
-    }
     case call::submit:
         return reply(card, &context::submit, fd, arguments);
     case call::wait:
@@ -183,7 +176,8 @@ int dispatch(call which, int fd, node_of_card of, char *arguments)
         return ret;
     }
     default:
-        std::fprintf(stderr, "kernel-double: the debug ioctl is not there\n");
+        std::fprintf(stderr, "kernel-double: ioctl %u is not there\n",
+                     static_cast<unsigned>(which));
         std::abort();
     }
 }

@@ -26,23 +26,11 @@ int control_node(int fd, node_of_card of, unsigned long request,
  *  since threads may still be in it, or the parent's were when it forked. */
 class context {
 public:
-    int command_buffer(int fd, command_buffer_in in, uint64_t &value_p);
     int submit(int fd, const submit_in &in, submit_out &out, bool &keep_p);
     int wait(int fd, const wait_in &in, wait_out &out, bool &keep_p);
     int memory(int fd, const memory_in &in, uint64_t &value_p);
 
-    /** Where mmap finds a command buffer in the emulator's file.
-     *  @return 0 or -errno. */
-    int find_command_buffer(uint64_t offset, size_t length, off_t &offset_p);
-
-    /** It is mapped there. */
-    void note_mapping(uint64_t offset, const void *address);
-
 private:
-    struct buffer {
-        uint64_t bytes;
-        const void *mapped = nullptr;
-    };
     struct allocation {
         uint64_t bytes;
         unsigned mappings = 0;
@@ -70,7 +58,6 @@ private:
     hlthunk_hw_ip_info info_{};
     uint64_t next_seq_ = 1;
     job jobs_[max_in_flight];
-    std::map<uint64_t, buffer> buffers_;
     std::map<uint64_t, allocation> allocations_;
     std::map<uint64_t, mapping> mappings_;
 };

@@ -14,15 +14,6 @@
 #include "hlthunk_shim/hlthunk/symbols.def"
 #undef HLTHUNK_SYMBOL
 
-extern "C" {
-int hlthunk_request_command_buffer(int fd, uint32_t size, uint64_t *handle);
-int hlthunk_request_mapped_command_buffer(int fd, uint32_t size,
-                                          uint64_t *handle);
-int hlthunk_get_mapped_cb_device_va_by_handle(int fd, uint64_t handle,
-                                              uint64_t *va);
-int hlthunk_destroy_command_buffer(int fd, uint64_t handle);
-}
-
 namespace gaudi::kernel_double {
 
 /** While one lives, system calls of this thread are the emulator's own and

@@ -20,7 +20,6 @@
 #include <glob.h>
 #include <limits.h>
 #include <linux/ioctl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -149,28 +148,6 @@ ssize_t show_link(ssize_t size, char *buffer, size_t room)
     return static_cast<ssize_t>(length);
 }
 
-template <typename Pass>
-void *map(size_t length, int fd, uint64_t offset, Pass &&pass)
-{
-    if ((fd < 0) || own_call::is_active()) {
-        return pass(offset);
-    }
-    const node_of_card of = find_node(fd, offset >= (uint64_t{1} << 59));
-    if (of.kind != node::compute) {
-        return pass(offset);
-    }
-    context &card = context_of(of.card);
-    off_t found   = 0;
-    if (as_system_call(card.find_command_buffer(offset, length, found)) != 0) {
-        return MAP_FAILED;
-    }
-    void *mapped = pass(static_cast<uint64_t>(found));
-    if (mapped != MAP_FAILED) {
-        card.note_mapping(offset, mapped);
-    }
-    return mapped;
-}
-
 /* realpath: the caller's buffer, or one that it frees. */
 char *resolve(const char *path, char *resolved)
 {
@@ -277,19 +254,6 @@ DOUBLE_PUBLIC int ioctl(int fd, unsigned long request, ...)
     }
     return NEXT(ioctl)(fd, request, argument);
 }
-
-#define DOUBLE_MMAP(_name)                                                     \
-    DOUBLE_PUBLIC void *_name(void *address, size_t length, int protection,    \
-                              int flags, int fd, off_t offset)                 \
-    {                                                                          \
-        return map(length, fd, static_cast<uint64_t>(offset),                  \
-                   [&](uint64_t other) {                                       \
-                       return NEXT(_name)(address, length, protection, flags,  \
-                                          fd, static_cast<off_t>(other));      \
-                   });                                                         \
-    }
-DOUBLE_MMAP(mmap)
-DOUBLE_MMAP(mmap64)
 
 DOUBLE_PUBLIC off_t lseek(int fd, off_t offset, int whence) noexcept
 {

@@ -119,22 +119,6 @@ struct open_stats_info {
 };
 static_assert(sizeof(open_stats_info) == 24);
 
-struct command_buffer_in {
-    uint64_t handle;
-    uint32_t op;
-    uint32_t size;
-    uint32_t ctx_id;
-    uint32_t flags;
-};
-static_assert(sizeof(command_buffer_in) == 24);
-static_assert(offsetof(command_buffer_in, size) == 12);
-
-enum command_buffer_op : uint32_t { cb_create, cb_destroy, cb_info };
-inline constexpr uint32_t cb_flag_map           = 1;
-inline constexpr uint32_t cb_flag_get_device_va = 2;
-/** Largest size asked for: 2 MiB less the driver's own part. */
-inline constexpr uint32_t max_cb_bytes = 0x200000 - 32;
-
 struct chunk {
     uint64_t cb_handle;
     uint32_t queue_index;
@@ -257,10 +241,6 @@ inline constexpr uint32_t memory_flag_contiguous = 1;
 inline constexpr uint32_t memory_flag_shared     = 2;
 inline constexpr uint32_t memory_flag_userptr    = 4;
 inline constexpr uint32_t memory_flag_force_hint = 8;
-
-/** Offsets of mmap on a device file: what is meant, and a handle. */
-inline constexpr uint64_t mmap_type_mask = uint64_t{0x1f} << 59;
-inline constexpr uint64_t mmap_type_cb   = uint64_t{2} << 59;
 
 /** Queues of Gaudi2 (enum gaudi2_queue_id): the first of each EDMA engine, by
  *  bit of the mask of those that are enabled, and the device CPU's. */

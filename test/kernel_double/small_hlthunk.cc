@@ -91,11 +91,6 @@ uint64_t value_of(int fd, memory_arguments arguments)
     return arguments.out.value;
 }
 
-union command_buffer_arguments {
-    command_buffer_in in;
-    uint64_t out;
-};
-
 int open_file(const char *name, int number)
 {
     const bool accel = access("/dev/accel", F_OK) == 0;
@@ -146,16 +141,13 @@ int number_of(const char *bus_id)
     return -1;
 }
 
-uint32_t device_id_of(int fd)
-{
-    hw_ip_info info{};
-    return (inform(fd, info_hw_ip, info) == 0) ? info.device_id : 0;
-}
-
 hlthunk_device_name name_of(int fd)
 {
-    return (device_id_of(fd) == shim::pci_id_gaudi2) ? HLTHUNK_DEVICE_GAUDI2
-                                                     : HLTHUNK_DEVICE_INVALID;
+    hw_ip_info info{};
+    return ((inform(fd, info_hw_ip, info) == 0) &&
+            (info.device_id == shim::pci_id_gaudi2))
+               ? HLTHUNK_DEVICE_GAUDI2
+               : HLTHUNK_DEVICE_INVALID;
 }
 
 /* The first card for which a test of its control node says yes. */
@@ -175,24 +167,10 @@ int find_card(Test &&test)
     return -1;
 }
 
-int find_module(uint32_t module_id)
-{
-    return find_card([&](int, int fd) {
-        hw_ip_info info{};
-        return (inform(fd, info_hw_ip, info) == 0) &&
-               (info.module_id == module_id);
-    });
-}
-
 } // namespace
 
 /* --- opening ---------------------------------------------------------------
  */
-
-HLTHUNK_PUBLIC int hlthunk_get_device_index_from_pci_bus_id(const char *bus_id)
-{
-    return (bus_id == nullptr) ? -EINVAL : number_of(bus_id);
-}
 
 HLTHUNK_PUBLIC int hlthunk_open(hlthunk_device_name name, const char *bus_id)
 {
@@ -221,7 +199,11 @@ HLTHUNK_PUBLIC int hlthunk_close(int fd)
 
 HLTHUNK_PUBLIC int hlthunk_open_by_module_id(uint32_t module_id)
 {
-    const int number = find_module(module_id);
+    const int number = find_card([&](int, int fd) {
+        hw_ip_info info{};
+        return (inform(fd, info_hw_ip, info) == 0) &&
+               (info.module_id == module_id);
+    });
     return (number < 0) ? -1 : open_compute(number);
 }
 
@@ -231,44 +213,8 @@ HLTHUNK_PUBLIC int hlthunk_open_control(int device_index, const char *bus_id)
     return (number < 0) ? -EINVAL : open_control(number);
 }
 
-HLTHUNK_PUBLIC int hlthunk_open_control_by_name(hlthunk_device_name name,
-                                                const char *bus_id)
-{
-    if (bus_id != nullptr) {
-        return hlthunk_open_control(0, bus_id);
-    }
-    const int number = find_card([&](int, int fd) {
-        return (name == HLTHUNK_DEVICE_DONT_CARE) || (name == name_of(fd));
-    });
-    if (number < 0) {
-        errno = ENOENT;
-        return -1;
-    }
-    return open_control(number);
-}
-
-HLTHUNK_PUBLIC int hlthunk_open_control_by_bus_id(const char *bus_id)
-{
-    if (bus_id == nullptr) {
-        return -EINVAL;
-    }
-    const int number = number_of(bus_id);
-    return (number < 0) ? -EBADF : open_control(number);
-}
-
-HLTHUNK_PUBLIC int hlthunk_open_control_by_module_id(uint32_t module_id)
-{
-    const int number = find_module(module_id);
-    return (number < 0) ? -EBADF : open_control(number);
-}
-
 /* --- what a card is --------------------------------------------------------
  */
-
-HLTHUNK_PUBLIC uint32_t hlthunk_get_device_id_from_fd(int fd)
-{
-    return device_id_of(fd);
-}
 
 HLTHUNK_PUBLIC hlthunk_device_name hlthunk_get_device_name_from_fd(int fd)
 {
@@ -384,23 +330,15 @@ HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_map(int fd, uint64_t handle,
     return value_of(fd, arguments);
 }
 
-HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map_flags(int fd, void *host,
-                                                      uint64_t hint_addr,
-                                                      uint64_t size,
-                                                      uint32_t flags)
-{
-    memory_arguments arguments{};
-    arguments.in.map_host = {reinterpret_cast<uint64_t>(host), hint_addr, size};
-    arguments.in.op       = memory_map;
-    arguments.in.flags    = memory_flag_userptr | flags;
-    return value_of(fd, arguments);
-}
-
 HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
                                                 uint64_t hint_addr,
                                                 uint64_t size)
 {
-    return hlthunk_host_memory_map_flags(fd, host, hint_addr, size, 0);
+    memory_arguments arguments{};
+    arguments.in.map_host = {reinterpret_cast<uint64_t>(host), hint_addr, size};
+    arguments.in.op       = memory_map;
+    arguments.in.flags    = memory_flag_userptr;
+    return value_of(fd, arguments);
 }
 
 HLTHUNK_PUBLIC int hlthunk_memory_unmap(int fd, uint64_t device_va)
@@ -425,74 +363,8 @@ HLTHUNK_PUBLIC int hlthunk_device_mapped_memory_export_dmabuf_fd(
     return (ret != 0) ? ret : static_cast<int>(arguments.out.value);
 }
 
-HLTHUNK_PUBLIC int hlthunk_device_memory_export_dmabuf_fd(int fd,
-                                                          uint64_t address,
-                                                          uint64_t size,
-                                                          uint32_t)
-{
-    return hlthunk_device_mapped_memory_export_dmabuf_fd(fd, address, size, 0,
-                                                         O_RDWR | O_CLOEXEC);
-}
-
-/* --- command buffers and submissions ---------------------------------------
+/* --- submissions -----------------------------------------------------------
  */
-
-namespace {
-
-int request_buffer(int fd, uint32_t size, uint32_t flags, uint64_t *handle)
-{
-    command_buffer_arguments arguments{};
-    if (handle == nullptr) {
-        return -EINVAL;
-    }
-    arguments.in.op    = cb_create;
-    arguments.in.size  = size;
-    arguments.in.flags = flags;
-    const int ret      = ask(fd, call::command_buffer, &arguments);
-    if (ret == 0) {
-        *handle = arguments.out;
-    }
-    return ret;
-}
-
-} // namespace
-
-HLTHUNK_PUBLIC int hlthunk_request_command_buffer(int fd, uint32_t size,
-                                                  uint64_t *handle)
-{
-    return request_buffer(fd, size, 0, handle);
-}
-
-HLTHUNK_PUBLIC int hlthunk_request_mapped_command_buffer(int fd, uint32_t size,
-                                                         uint64_t *handle)
-{
-    return request_buffer(fd, size, cb_flag_map, handle);
-}
-
-HLTHUNK_PUBLIC int
-hlthunk_get_mapped_cb_device_va_by_handle(int fd, uint64_t handle, uint64_t *va)
-{
-    command_buffer_arguments arguments{};
-    if (va == nullptr) {
-        return -EINVAL;
-    }
-    arguments.in.handle = handle;
-    arguments.in.op     = cb_info;
-    arguments.in.flags  = cb_flag_get_device_va;
-    const int ret       = ask(fd, call::command_buffer, &arguments);
-    if (ret == 0) {
-        *va = arguments.out;
-    }
-    return ret;
-}
-
-HLTHUNK_PUBLIC int hlthunk_destroy_command_buffer(int fd, uint64_t handle)
-{
-    command_buffer_arguments arguments{};
-    arguments.in.handle = handle;
-    arguments.in.op     = cb_destroy;
-    return ask(fd, call::command_buffer, &arguments);
-}
 
 HLTHUNK_PUBLIC int hlthunk_command_submission(int fd, hlthunk_cs_in *in,
                                               hlthunk_cs_out *out)
@@ -532,18 +404,4 @@ HLTHUNK_PUBLIC int hlthunk_wait_for_cs(int fd, uint64_t seq,
     const int ret           = ask(fd, call::wait, &arguments);
     *status                 = arguments.out.status; /* on errors, too */
     return ret;
-}
-
-HLTHUNK_PUBLIC int hlthunk_wait_for_multi_cs(int fd,
-                                             hlthunk_wait_multi_cs_in *in,
-                                             hlthunk_wait_multi_cs_out *out)
-{
-    wait_in arguments{};
-    if ((in == nullptr) || (out == nullptr)) {
-        return -EINVAL;
-    }
-    arguments.seq        = reinterpret_cast<uint64_t>(in->seq);
-    arguments.timeout_us = in->timeout_us;
-    arguments.flags      = wait_flag_multi;
-    return ask(fd, call::wait, &arguments);
 }

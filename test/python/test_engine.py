@@ -123,16 +123,6 @@ class Example(unittest.TestCase):
         for line in ("host to host: pulled", "host to card: pushed",
                      "card to host: pulled", "card to card: pushed"):
             self.assertIn(f"{line}, 300007 bytes are the same", said)
-        steps = [line for line in said.splitlines() if " gaudi: " in line]
-        for step, count in (("exported 300007 bytes", 4),
-                            ("opened 300007 bytes of process", 4),
-                            ("300007 bytes, host to host, by pull", 1),
-                            ("300007 bytes, host to gaudi, by push", 1),
-                            ("300007 bytes, gaudi to host, by pull", 1),
-                            ("300007 bytes, gaudi to gaudi, by push", 1),
-                            ("gaudi: closed", 4), ("withdrew 300007", 4)):
-            self.assertEqual(count, sum(step in line for line in steps),
-                             f"{step} in\n{said}")
         self.assertNotIn("WARN", said)
         self.assertNotIn("ERROR", said)
         return said
@@ -143,14 +133,6 @@ class Example(unittest.TestCase):
 
     def test_moves_memory_through_the_host(self):
         self.check(UCX_GAUDI_IPC_ROUTES="host")
-
-    def test_explains_its_use(self):
-        said = common.run("/usr/bin/python3", "-B", EXAMPLE, "--help")
-        self.assertIn("BYTES", said)
-        self.assertIn("UCX_GAUDI_DRIVER=emulator", said)
-        for wrong in ("0", "many"):
-            said = common.run("/usr/bin/python3", "-B", EXAMPLE, wrong, code=2)
-            self.assertIn("BYTES", said)
 
     def test_says_what_is_missing(self):
         for variables, words in (

@@ -13,7 +13,8 @@ import sys
 
 from common import is_source, read, report, run, tree_files
 
-# Libraries, SONAME, version script or the exported names.
+# Libraries, SONAME, version script or the exported names; what ucx_gaudi.h
+# declares.
 LIBRARIES = [
     ("lib/ucx-gaudi/[0-9]*/libuct_hlthunk.so.0", r"libuct_hlthunk-[0-9.]+.so.0",
      "src/uct/gaudi/exports.map"),
@@ -23,20 +24,7 @@ LIBRARIES = [
      {"ucm_set_global_opts", "ucp_config_read", "uct_query_components",
       "ucs_module_global_init",
       "__gmon_start__", "mca_accelerator_gaudi_component", "mca_op_gaudi_component",
-      "ucx_gaudi_version", "ucx_gaudi_memory_type", "ucx_gaudi_card_query",
-      "ucx_gaudi_open", "ucx_gaudi_close", "ucx_gaudi_mem_alloc",
-      "ucx_gaudi_mem_free", "ucx_gaudi_mem_copy", "ucx_gaudi_mem_fill",
-      "ucx_gaudi_mem_copy_async", "ucx_gaudi_host_register",
-      "ucx_gaudi_host_unregister", "ucx_gaudi_stream_create",
-      "ucx_gaudi_stream_destroy", "ucx_gaudi_stream_synchronize",
-      "ucx_gaudi_stream_query", "ucx_gaudi_stream_wait_event",
-      "ucx_gaudi_event_create", "ucx_gaudi_event_destroy",
-      "ucx_gaudi_event_record", "ucx_gaudi_event_query",
-      "ucx_gaudi_event_synchronize",
-      "ucx_gaudi_ipc_export", "ucx_gaudi_ipc_withdraw",
-      "ucx_gaudi_ipc_open", "ucx_gaudi_ipc_close",
-      "ucx_gaudi_mem_query", "ucx_gaudi_dmabuf_export",
-      "ucx_gaudi_dmabuf_import", "ucx_gaudi_dmabuf_release"}),
+      "ucx_gaudi_*"}),
 ]
 # What is installed beside these.
 OTHERS = ["bin/ucx-gaudi", "lib/hlthunk-emu/libhbl.so",
@@ -89,6 +77,9 @@ def check(root, build, name, soname, rule):
     library = os.path.join(build, name)
     names = exported(library)
     if isinstance(rule, set):
+        rule = (rule - {"ucx_gaudi_*"}) | set(re.findall(
+            r"UCX_GAUDI_API [^;{]*?\b(ucx_gaudi_\w+)\(",
+            read(root, "src/program/ucx_gaudi.h")))
         extra, missing = names - rule, rule - names
     else:
         patterns = global_patterns(os.path.join(root, rule))

@@ -79,25 +79,19 @@ def check(place, installed):
     release = installed.rsplit(".", 1)[0]
     new = make_tree(place, "new", "1.18.9")
     again = make_tree(place, "again", "1.18.8")
-    other = make_tree(place, "other", "1.18.9")
-    (other / "src/uct/api/uct.h").write_text("void uct_rkey_compare(void);\n")
     old = make_tree(place, "old", "1.12.0")
-    future = make_tree(place, "future", "2.0.0")
     configured = make_tree(place, "configured", "1.20.9")
     (configured / "config.h").write_text(CONFIGURATION)
     broken = make_tree(place, "broken", "1.20.9")
     (broken / "config.h").write_text("nothing\n")
     make_tree(place / "cache", "ucx-1.22.0", "1.22.0")
-    make_tree(place / "full", f"ucx-{installed}", installed)
-    make_tree(place / "full", "ucx-1.22.0", "1.22.0")
     for version in (installed, "1.20.3", "1.20.12", "1.12.9"):
         make_tree(place / "several", f"ucx-{version}", version)
     make_tree(place / "branch", "ucx-1.22.0", "1.22.0")
-    for cache in ("branch", "branch-alone"):
-        tree = make_tree(place / cache, "ucx-1.22.0-7512d054", "1.22.0")
-        (tree / "src/uct/api/uct.h").write_text(
-            "void uct_md_mem_elem_release(void);\n")
-        make_tree(place / cache, f"ucx-{installed}", installed)
+    tree = make_tree(place / "branch", "ucx-1.22.0-7512d054", "1.22.0")
+    (tree / "src/uct/api/uct.h").write_text(
+        "void uct_md_mem_elem_release(void);\n")
+    make_tree(place / "branch", f"ucx-{installed}", installed)
     nothing = place / "nothing"
     nothing.mkdir()
 
@@ -106,32 +100,18 @@ def check(place, installed):
 
     cases = [
         ([trees(here, new)], True, f"releases: {release};1.18"),
-        ([trees(here, new)], True, "Left out, not in UCX_SOURCE_DIRS: UCX "),
-        ([trees(here, new)], True, f"No config.h is in {new} so that"),
         ([trees(here, configured)], True, "config.h from there"),
         ([trees(new), "-DUCX_RELEASE=1.18"], True, "releases: 1.18 ."),
         (["-DUCX_RELEASE=1.22"], True, "are not those of UCX 1.22.0"),
-        ([f"-DUCX_SOURCE_CACHE={place}/full", "-DUCX_RELEASE=1.22"], True,
-         f"releases: 1.22;{release} ."),
-        ([f"-DUCX_SOURCE_CACHE={place}/several"], True,
-         "headers of 1.20.12 in"),
         ([f"-DUCX_SOURCE_CACHE={place}/several"], True,
          f"releases: {release};1.20 ."),
         ([f"-DUCX_SOURCE_CACHE={place}/branch"], True,
          f"releases: {release};1.22;1.22-"),
-        ([f"-DUCX_SOURCE_CACHE={place}/branch"], True,
-         "are not those of UCX 1.22.0-7512d054 (cmake/ucx-sources)"),
-        ([f"-DUCX_SOURCE_CACHE={place}/branch-alone"], True,
-         f"releases: {release};1.22 ."),
         ([trees(here, new, again)], False, "are both UCX 1.18"),
-        ([trees(here, old)], False, "is UCX 1.12.0: this project is for"),
-        ([trees(here, future)], True, "is UCX 2.0.0, newer than what this"),
-        ([trees(here, new, other)], True,
-         f"releases: {release};1.18;1.18-"),
+        ([trees(here, old)], False, "UCX 1.12.0"),
         ([trees(here, nothing)], False, "is no source tree of UCX"),
-        ([trees(here, broken)], False, "does not say how UCX was configured"),
-        ([trees(here), "-DUCX_RELEASE=1.20"], False, "no source of it is at hand"),
-        ([trees(here), "-DUCX_RELEASE=1.12"], False, "is not supported"),
+        ([trees(here, broken)], False, "how UCX was configured"),
+        ([trees(here), "-DUCX_RELEASE=1.20"], False, "no source of it"),
         ([trees(here), "-DUCX_RELEASE=new"], False, "is no release of UCX"),
     ]
     for options, right, text in cases:
@@ -139,22 +119,11 @@ def check(place, installed):
         if done != right or text not in said:
             yield (f"{options}: {'works' if done else 'fails'}, and does not "
                    f"say '{text}':\n{said}")
-    _, said = configure(place, trees(here, new))
-    if said.find("No config.h") < said.find("releases: "):
-        yield f"a missing config.h is not what is said last:\n{said}"
     kept = make_tree(place / "home/.cache/ucx-gaudi", f"ucx-{installed}",
                      installed)
     done, said = configure(place, HOME=f"{place}/home", XDG_CACHE_HOME="")
     if not done or f"in {kept}" not in said:
         yield f"an empty XDG_CACHE_HOME is none, but:\n{said}"
-    build = place / "unwritable first"
-    for environment, text in (
-            ({"HOME": f"{place}/project/user.c", "XDG_CACHE_HOME": ""},
-             f"put into {place}/project/user.c/.cache/ucx-gaudi (make room"),
-            ({"XDG_CACHE_HOME": f"{place}/home/.cache"}, f"in {kept}")):
-        _, said = configure(place, build=build, **environment)
-        if text not in said:
-            yield f"{environment} is not looked at again:\n{said}"
     done, said = configure(place, HOME="", XDG_CACHE_HOME="")
     if done or "Neither HOME nor XDG_CACHE_HOME is set" not in said:
         yield f"sources are looked for without HOME:\n{said}"
@@ -189,21 +158,15 @@ def check_mixture(place, installed):
             (in_path, False, f"Set CMAKE_PREFIX_PATH to the folder of one UCX, "
              f"such as CMAKE_PREFIX_PATH={other}."),
             (in_path | chosen, True, "releases: 1.18;"),
-            (chosen, True, "which comes first in PATH"),
-            ({"CMAKE_PREFIX_PATH": ""}, True, "releases: 1.18;")):
+            (chosen, True, "which comes first in PATH")):
         done, said = configure(place, *options, build=build, **changes)
         if done != right or text not in said:
             yield (f"with {changes} beside UCX {installed} cmake does not say "
                    f"'{text}':\n{said}")
-    broken = place / "broken headers"
-    (broken / "ucp/api").mkdir(parents=True)
-    (broken / "ucp/api/ucp.h").write_text("#error these are broken\n")
-    for headers, text in ((other / "include", "are UCX 1.18, and"),
-                          (broken, "No program can be made of the headers in")):
-        done, said = configure(place, *options, f"-DUCX_INCLUDE_DIR={headers}",
-                               CMAKE_PREFIX_PATH="")
-        if done or text not in said:
-            yield f"headers in {headers} are taken:\n{said}"
+    done, said = configure(place, *options, CMAKE_PREFIX_PATH="",
+                           *[f"-DUCX_INCLUDE_DIR={other}/include"])
+    if done or "are UCX 1.18, and" not in said:
+        yield f"headers of another UCX are taken:\n{said}"
 
 
 def check_build(place, installed):
@@ -289,40 +252,6 @@ def check_script(root, place):
         yield f"the checksum is not one of headers: {sums}"
 
 
-def check_what_to_type(root, place):
-    """What is wrong with the commands for a version that apt does not have: they
-    run, with a repository of our own in the place of UCX's."""
-    programs = place / "programs"
-    programs.mkdir()
-    for name in ("apt-get", "apt-cache"):
-        (programs / name).write_text("#!/bin/sh\nexit 1\n")
-        (programs / name).chmod(0o755)
-    origin = make_tree(place, "origin", "1.18.77")
-    for command in (["init"], ["add", "."], ["commit", "-mone"],
-                    ["tag", "v1.18.77"]):
-        run(["git", "-C", origin, "-c", "user.name=n", "-c",
-             "user.email=n@example.org", *command]).check_returncode()
-    environment = {
-        "PATH": f"{programs}:{os.environ['PATH']}", "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_KEY_0": f"url.file://{origin}.insteadOf",
-        "GIT_CONFIG_VALUE_0": "https://github.com/openucx/ucx"}
-    options = ["--cache", place / "to type", "1.18.77"]
-    done, said = fetch(root, *options, **environment)
-    commands = [line.strip() for line in said.splitlines()
-                if line.startswith("    ")]
-    if done or len(commands) != 2:
-        yield f"fetch-ucx-source does not say what to type:\n{said}"
-        return
-    typed = run(["bash", "-ec", "\n".join(commands)],
-                env={**os.environ, **environment})
-    if typed.returncode or "UCX 1.18.77: " not in typed.stdout or \
-            "It has no config.h." not in typed.stdout:
-        yield f"what fetch-ucx-source says to type does not work:\n{typed.stdout}"
-    done, said = fetch(root, *options[:2], "1.23.0", **environment)
-    if done or "checkout 9466d104a317" not in said:
-        yield f"a commit is not what is to be checked out:\n{said}"
-
-
 def installed_version():
     return re.search(r"[Vv]ersion[: ]+(\d+\.\d+\.\d+)",
                      run(["ucx_info", "-v"]).stdout)[1]
@@ -335,8 +264,8 @@ def main(root):
         (place / "project/CMakeLists.txt").write_text(PROJECT.format(root=root))
         (place / "project/user.c").write_text(USER)
         installed = installed_version()
-        report([*check_script(root, place), *check_what_to_type(root, place),
-                *check(place, installed), *check_mixture(place, installed),
+        report([*check_script(root, place), *check(place, installed),
+                *check_mixture(place, installed),
                 *check_build(place, installed)],
                "the build takes the source trees that it should")
 

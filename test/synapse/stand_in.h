@@ -10,7 +10,9 @@
  * there is one device per process, whose id is 0 and never looked at; nothing
  * is counted; a device address is not looked at, either.
  *
- * What SynapseAI does not have, for tests, is below.
+ * Calls in which a framework's other threads would wait, as those that
+ * synchronise, are not there: nobody may need them. What SynapseAI does not
+ * have, for tests, is below.
  */
 #pragma once
 
@@ -28,9 +30,6 @@ void syn_stand_in_reset(void);
 
 /** Leave out what synDeviceGetInfoV2 does not fill before 1.18. */
 void syn_stand_in_be_old(bool old);
-
-/** Calls so far that a framework's other threads would have to wait for. */
-unsigned syn_stand_in_blocking_calls(void);
 
 /** Have the next copies refused with a status. */
 void syn_stand_in_refuse_copies(unsigned count, synStatus status);

@@ -5,7 +5,6 @@
 #include "synapse/hcl.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -145,8 +144,7 @@ bool in_reset           = false;
 unsigned refused_copies = 0;
 synStatus refusal       = synFail;
 size_t event_limit      = SIZE_MAX;
-std::atomic<unsigned> blocking{0};
-uintptr_t next_handle = 0;
+uintptr_t next_handle   = 0;
 std::unique_ptr<acquired_device> device;
 
 /* No pointers, and no two alike. */
@@ -241,27 +239,6 @@ synStatus take_device(int fd, synDeviceId *id)
     device    = std::move(made);
     *id       = 0;
     return synSuccess;
-}
-
-template <typename Open>
-synStatus acquire(synDeviceId *id, Open &&open)
-{
-    /* Not under the lock: what watches the driver may ask something. */
-    {
-        const std::lock_guard<std::mutex> guard(lock);
-        if (!initialised) {
-            return synUninitialized;
-        }
-        if (id == nullptr) {
-            return synInvalidArgument;
-        }
-        if (device != nullptr) {
-            return synDeviceAlreadyAcquired;
-        }
-    }
-    const int fd = open();
-    const std::lock_guard<std::mutex> guard(lock);
-    return take_device(fd, id);
 }
 
 /* Host memory as the card has it. */
@@ -377,27 +354,24 @@ synStatus synDestroy()
 
 synStatus synDeviceAcquire(synDeviceId *id, const char *bus_id)
 {
-    return acquire(id, [&] {
-        const bool any = (bus_id == nullptr) || (*bus_id == '\0');
-        return hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE,
-                                 any ? nullptr : bus_id);
-    });
-}
-
-synStatus synDeviceAcquireByModuleId(synDeviceId *id, uint32_t module_id)
-{
-    return acquire(id,
-                   [&] { return hl().hlthunk_open_by_module_id(module_id); });
-}
-
-synStatus synDeviceAcquireByDeviceType(synDeviceId *id, synDeviceType type)
-{
-    return acquire(id, [&] {
-        return hl().hlthunk_open((type == synDeviceGaudi3)
-                                     ? HLTHUNK_DEVICE_GAUDI3
-                                     : HLTHUNK_DEVICE_GAUDI2,
-                                 nullptr);
-    });
+    /* Not open under the lock: what watches the driver may ask something. */
+    {
+        const std::lock_guard<std::mutex> guard(lock);
+        if (!initialised) {
+            return synUninitialized;
+        }
+        if (id == nullptr) {
+            return synInvalidArgument;
+        }
+        if (device != nullptr) {
+            return synDeviceAlreadyAcquired;
+        }
+    }
+    const bool any = (bus_id == nullptr) || (*bus_id == '\0');
+    const int fd =
+        hl().hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, any ? nullptr : bus_id);
+    const std::lock_guard<std::mutex> guard(lock);
+    return take_device(fd, id);
 }
 
 synStatus synDeviceRelease(synDeviceId)
@@ -405,13 +379,6 @@ synStatus synDeviceRelease(synDeviceId)
     STAND_IN_NEEDS_DEVICE(synNoDeviceFound);
     release_device();
     return synSuccess;
-}
-
-synStatus synDeviceSynchronize(synDeviceId)
-{
-    ++blocking;
-    STAND_IN_NEEDS_DEVICE(synFail);
-    return in_reset ? synDeviceReset : synSuccess;
 }
 
 synStatus synDeviceGetInfoV2(synDeviceId, synDeviceInfoV2 *info)
@@ -552,16 +519,6 @@ synStatus synStreamCreateGeneric(synStreamHandle *made, synDeviceId, uint32_t)
     return synSuccess;
 }
 
-synStatus synStreamDestroy(synStreamHandle gone)
-{
-    ++blocking; /* it synchronises first */
-    STAND_IN_NEEDS_DEVICE(synFail);
-    return ((gone == nullptr) ||
-            (device->streams.erase(reinterpret_cast<uintptr_t>(gone)) == 1))
-               ? synSuccess
-               : synInvalidArgument;
-}
-
 synStatus synEventCreate(synEventHandle *made, synDeviceId, uint32_t)
 {
     STAND_IN_NEEDS_DEVICE(synFail);
@@ -573,14 +530,6 @@ synStatus synEventCreate(synEventHandle *made, synDeviceId, uint32_t)
     device->events[handle] = {};
     *made                  = reinterpret_cast<synEventHandle>(handle);
     return synSuccess;
-}
-
-synStatus synEventDestroy(synEventHandle gone)
-{
-    STAND_IN_NEEDS_DEVICE(synFail);
-    return (device->events.erase(reinterpret_cast<uintptr_t>(gone)) == 1)
-               ? synSuccess
-               : synFail;
 }
 
 synStatus synEventRecord(synEventHandle which, synStreamHandle on)
@@ -615,24 +564,6 @@ synStatus synEventQuery(synEventHandle which)
     }
     advance();
     return has_ended(asked.last) ? synSuccess : synBusy;
-}
-
-synStatus synEventSynchronize(synEventHandle which)
-{
-    ++blocking;
-    for (;;) {
-        const synStatus status = synEventQuery(which);
-        if (status != synBusy) {
-            return status;
-        }
-        {
-            const std::lock_guard<std::mutex> guard(lock);
-            if (in_reset) {
-                return synDeviceReset;
-            }
-        }
-        usleep(100);
-    }
 }
 
 synStatus synMemCopyAsync(synStreamHandle on, uint64_t src, uint64_t size,
@@ -677,11 +608,6 @@ void syn_stand_in_be_old(bool old)
 {
     const std::lock_guard<std::mutex> guard(lock);
     is_old = old;
-}
-
-unsigned syn_stand_in_blocking_calls()
-{
-    return blocking;
 }
 
 void syn_stand_in_refuse_copies(unsigned count, synStatus status)

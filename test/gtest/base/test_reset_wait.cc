@@ -39,14 +39,6 @@ TEST_F(reset_waiting, lasts_as_long_as_the_setting_says)
     EXPECT_FALSE(wait(milliseconds(1)));
 }
 
-TEST_F(reset_waiting, with_success_does_not_shorten_the_next)
-{
-    for (unsigned i = 0; i < 4; ++i) {
-        EXPECT_TRUE(wait(milliseconds(400))) << "reset " << i;
-        waiting_.over();
-    }
-}
-
 TEST_F(reset_waiting, in_vain_is_shared_by_opens_that_follow)
 {
     EXPECT_FALSE(wait(milliseconds(1500)));

@@ -30,62 +30,40 @@ bool is_host_to_host(uint64_t fields, ucs_memory_type_t local,
 
 } // namespace
 
-TEST(host_lanes, are_those_of_ucx_where_it_may_use_them)
+TEST(transport_list, says_what_ucx_may_use)
 {
+    const struct {
+        const char *transports;
+        bool reach_host, gaudi, others, copy;
+    } rows[] = {
+        {"all", true, true, true, true},
+        {"", false, false, false, false},
+        {"sm", true, false, true, false},
+        {"tcp", false, false, true, false},
+        {"gaudi", false, true, false, true},
+        {"^gaudi", true, false, true, false},
+        {"^tcp", true, true, true, true},
+        {"^gaudi_ipc", true, true, true, true},
+        {"^gaudi_cpy", true, true, true, false},
+        {"gaudi_cpy,gaudi_ipc", false, true, false, true},
+        {"self,gaudi_ipc,gaudi_cpy", false, true, false, true},
+        {"gaudi_cpy,gaudi_ipc,sm", true, true, true, true},
+        {"\\cma,gaudi_ipc", true, true, true, false},
+        {"gaudi_ipc,rc,tcp", true, true, true, false},
+        {"gaudi_cpy,\\gaudi_ipc,tcp,self", false, true, true, true},
+        {"^tcp,\\gaudi_cpy", true, true, true, false},
+        {"gaudi_ipc,rdmacm", false, true, true, false},
+    };
+    for (const auto &row : rows) {
+        const allowed_transports allowed = allowed_by(row.transports);
+        EXPECT_EQ(row.reach_host, allowed.reach_host) << row.transports;
+        EXPECT_EQ(row.gaudi, allowed.gaudi) << row.transports;
+        EXPECT_EQ(row.others, allowed.others) << row.transports;
+        EXPECT_EQ(row.copy, allowed.copy) << row.transports;
+    }
     unsetenv("UCX_TLS");
-    EXPECT_TRUE(find_allowed_transports().reach_host);
-    for (const char *transports :
-         {"all", "sm", "gaudi_cpy,gaudi_ipc,sm", "\\cma,gaudi_ipc",
-          "^gaudi_ipc", "gaudi_ipc,rc,tcp"}) {
-        EXPECT_TRUE(allowed_by(transports).reach_host) << transports;
-    }
-    for (const char *transports :
-         {"", "gaudi_cpy,gaudi_ipc", "gaudi_cpy,\\gaudi_ipc,tcp,self",
-          "gaudi_gdr,gaudi_ipc", "gaudi_ipc,tcp,cuda_copy,cuda,rocm_copy",
-          "gaudi_ipc,rdmacm"}) {
-        EXPECT_FALSE(allowed_by(transports).reach_host) << transports;
-    }
-}
-
-TEST(host_lanes, tell_whether_gaudi_is_meant_at_all)
-{
-    unsetenv("UCX_TLS");
-    EXPECT_TRUE(find_allowed_transports().gaudi);
-    for (const char *transports :
-         {"all", "gaudi", "tcp,gaudi_ipc", "gaudi_cpy", "^gaudi_cpy", "^tcp"}) {
-        EXPECT_TRUE(allowed_by(transports).gaudi) << transports;
-    }
-    for (const char *transports : {"tcp", "", "^gaudi", "self,sm"}) {
-        EXPECT_FALSE(allowed_by(transports).gaudi) << transports;
-    }
-}
-
-TEST(host_lanes, tell_whether_there_are_other_ways)
-{
-    unsetenv("UCX_TLS");
-    EXPECT_TRUE(find_allowed_transports().others);
-    for (const char *transports :
-         {"all", "gaudi,tcp", "gaudi_cpy,\\gaudi_ipc,sm", "^gaudi_cpy"}) {
-        EXPECT_TRUE(allowed_by(transports).others) << transports;
-    }
-    for (const char *transports :
-         {"", "gaudi", "gaudi_cpy,gaudi_ipc", "self,gaudi_ipc,gaudi_cpy"}) {
-        EXPECT_FALSE(allowed_by(transports).others) << transports;
-    }
-}
-
-TEST(host_lanes, need_gaudi_copy_beside_them)
-{
-    unsetenv("UCX_TLS");
-    EXPECT_TRUE(find_allowed_transports().copy);
-    for (const char *transports :
-         {"all", "sm,gaudi_cpy", "\\gaudi_cpy,sm", "gaudi", "^gaudi_ipc,tcp"}) {
-        EXPECT_TRUE(allowed_by(transports).copy) << transports;
-    }
-    for (const char *transports :
-         {"", "sm,gaudi_ipc", "^gaudi_cpy", "^tcp,\\gaudi_cpy"}) {
-        EXPECT_FALSE(allowed_by(transports).copy) << transports;
-    }
+    const allowed_transports all = find_allowed_transports();
+    EXPECT_TRUE(all.reach_host && all.gaudi && all.others && all.copy);
 }
 
 TEST(host_lanes, are_asked_for_by_both_memory_types)

@@ -2,8 +2,6 @@
 /* Exporting device memory as a dma-buf. */
 #include "gtest/emu/fixture.h"
 
-#include "common/process_state.h"
-
 #include <vector>
 
 #include <fcntl.h>
@@ -63,22 +61,6 @@ TEST_F(emu_dmabuf, the_address_is_that_of_the_mapping)
     EXPECT_EQ(export_range(card, va, 4096, 0), -EINVAL) << "unmapped";
 }
 
-TEST_F(emu_dmabuf, every_valid_range_exports)
-{
-    const std::pair<uint64_t, uint64_t> ranges[] = {
-        {size, 0},
-        {4096, 0},
-        {4096, size - 4096},
-        {device_page(), device_page()},
-        {8192, device_page() - 4096}};
-    for (const auto &[length, offset] : ranges) {
-        const int fd = export_range(card, va, length, offset);
-        EXPECT_GE(fd, 0) << length << " at " << offset;
-        EXPECT_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
-        EXPECT_EQ(close(fd), 0);
-    }
-}
-
 TEST_F(emu_dmabuf, every_export_is_a_new_descriptor)
 {
     std::vector<int> fds;
@@ -121,16 +103,6 @@ TEST_F(emu_dmabuf, a_duplicate_keeps_the_export_alive)
     EXPECT_EQ(unmap(card, va), 0);
 }
 
-TEST_F(emu_dmabuf, another_mapping_of_the_memory_is_not_held)
-{
-    const uint64_t second = card.map(handle);
-    const int fd          = export_range(card, va, 4096, 0);
-    EXPECT_EQ(unmap(card, second), 0);
-    EXPECT_EQ(unmap(card, va), -EINVAL);
-    close(fd);
-    EXPECT_EQ(unmap(card, va), 0);
-}
-
 TEST_F(emu_dmabuf, the_cpu_cannot_map_it)
 {
     const int fd = export_range(card, va, 4096, 0);
@@ -141,25 +113,6 @@ TEST_F(emu_dmabuf, the_cpu_cannot_map_it)
         }
     }
     close(fd);
-}
-
-TEST_F(emu_dmabuf, export_and_close_leaves_no_descriptors)
-{
-    const unsigned before = count_open_fds();
-    for (int i = 0; i < 500; ++i) {
-        const int fd = export_range(card, va, size, 0);
-        ASSERT_GE(fd, 0);
-        close(fd);
-        ASSERT_EQ(count_open_fds(), before);
-    }
-    EXPECT_EQ(unmap(card, va), 0);
-}
-
-TEST_F(emu_dmabuf, the_call_of_cards_without_an_mmu_is_refused)
-{
-    EXPECT_EQ(api().hlthunk_device_memory_export_dmabuf_fd(card.fd(), va, 4096,
-                                                           O_RDWR | O_CLOEXEC),
-              -EINVAL);
 }
 
 } // namespace

@@ -5,13 +5,10 @@
 #include "common/child.h"
 #include "common/process_state.h"
 
-#include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <thread>
 #include <vector>
-
-#include <sys/mman.h>
 
 using namespace gaudi::test;
 
@@ -73,7 +70,7 @@ GAUDI_CHILD(finishes_a_large_job_without_polling)
 
 TEST(emu_engines, finish_a_large_job_that_nobody_polls)
 {
-    for (const char *engines : {"1", "2", "4"}) {
+    for (const char *engines : {"1", "4"}) {
         EXPECT_TRUE(child_passes("finishes_a_large_job_without_polling",
                                  with_engines(engines)))
             << engines;
@@ -105,74 +102,6 @@ TEST(emu_engines, without_them_polling_makes_the_progress)
 {
     EXPECT_TRUE(
         child_passes("finishes_a_large_job_by_polling", with_engines("0")));
-}
-
-/* Jobs that end without a copy. Whoever looks at them last, while nobody else
- * runs, must not wait for a message from somebody else. */
-GAUDI_CHILD(waits_without_end_for_a_faulty_job)
-{
-    const wished_faults only_the_job("packet=abort");
-    own_card card;
-    const uint64_t va = card.allocate_mapped(1);
-    card.pause(true);
-    const uint64_t seq =
-        card.start({card.copy_chunk(edma0, va, 0xfff0700000000000, 64)});
-    card.pause(false);
-    GAUDI_CHILD_REQUIRE(card.wait(seq, UINT64_MAX) == aborted);
-    return 0;
-}
-
-GAUDI_CHILD(submits_behind_faulty_jobs)
-{
-    const wished_faults only_the_jobs("packet=abort");
-    own_card card;
-    const uint64_t va = card.allocate_mapped(1);
-    card.pause(true);
-    for (uint32_t i = 0; i < gaudi::shim::max_cs_in_flight; ++i) {
-        card.start({card.copy_chunk(edma0, va, 0xfff0700000000000, 64)});
-    }
-    card.pause(false);
-    const uint64_t seq = card.start({card.copy_chunk(edma0, va, va + 64, 64)});
-    GAUDI_CHILD_REQUIRE(card.wait(seq) == completed);
-    return 0;
-}
-
-TEST(emu_engines, without_them_a_waiter_sees_the_end_of_a_faulty_job)
-{
-    EXPECT_TRUE(
-        child_passes("waits_without_end_for_a_faulty_job", with_engines("0")));
-}
-
-TEST(emu_engines, without_them_a_submitter_sees_the_end_of_faulty_jobs)
-{
-    EXPECT_TRUE(child_passes("submits_behind_faulty_jobs", with_engines("0")));
-}
-
-/* A free of much written memory keeps the card's lock for long. An engine that
- * finds it taken must come back for the rest of its job. */
-TEST_F(emu, engines_finish_a_job_although_the_card_was_busy_otherwise)
-{
-    constexpr uint32_t pieces = 10;
-    constexpr uint32_t piece  = 48 * mebi;
-    large_copy copy(card);
-    uint64_t expected = 0;
-    for (int round = 0; round < 2; ++round) {
-        const uint64_t handle  = card.allocate(pieces * piece);
-        const uint64_t written = card.map(handle);
-        for (uint64_t i = 0; i < pieces; ++i) {
-            ASSERT_EQ(card.copy(edma0, written + i * piece, copy.src, piece),
-                      completed);
-            expected += piece;
-        }
-        ASSERT_EQ(unmap(card, written), 0);
-
-        copy.start();
-        expected += large;
-        ASSERT_EQ(hl().hlthunk_device_memory_free(card.fd(), handle), 0);
-        ASSERT_TRUE(eventually([&] { return copy.copied() == expected; }))
-            << "round " << round << ": " << expected - copy.copied()
-            << " bytes are missing";
-    }
 }
 
 /* --- many threads --------------------------------------------------------- */
@@ -221,20 +150,6 @@ TEST_F(emu, threads_share_a_card)
     threads.clear(); /* when they have ended */
     EXPECT_EQ(card.counters().jobs, 8u * 60 * 3);
     EXPECT_EQ(card.counters().jobs_aborted, 0u);
-}
-
-TEST_F(emu, memory_comes_and_goes_beside_running_copies)
-{
-    large_copy copy(card);
-    const uint64_t seq = copy.start();
-    for (int i = 0; i < 200; ++i) {
-        const uint64_t handle = card.allocate(1);
-        const uint64_t va     = card.map(handle);
-        EXPECT_EQ(unmap(card, va), 0);
-        EXPECT_EQ(hl().hlthunk_device_memory_free(card.fd(), handle), 0);
-    }
-    EXPECT_EQ(card.wait(seq), completed);
-    EXPECT_TRUE(copy.arrived());
 }
 
 } // namespace

@@ -5,14 +5,10 @@
 #include "common/child.h"
 #include "common/process_state.h"
 
-#include <atomic>
-#include <cstdio>
-#include <latch>
 #include <thread>
 #include <vector>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 using namespace gaudi::test;
@@ -115,26 +111,6 @@ TEST_F(emu, a_forked_child_cannot_use_the_card)
     EXPECT_EQ(hl().hlthunk_device_memory_free(card.fd(), handle), 0);
 }
 
-GAUDI_CHILD(forks_and_uses_the_card_in_the_child)
-{
-    own_card card;
-    forked_process child([&] {
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(card.fd(), 1) == -ENODEV);
-        return 0;
-    });
-    return child.wait().exit_code;
-}
-
-TEST(emu_fork, is_explained_when_asked_for)
-{
-    const child_result result = run_child(
-        "forks_and_uses_the_card_in_the_child", {{{"HLTHUNK_EMU_LOG", "1"}}});
-    EXPECT_EQ(result.exit_code, 0);
-    EXPECT_THAT(result.error, ::testing::ContainsRegex(
-                                  "accel0: file descriptor [0-9]+ is of the "
-                                  "process that forked"));
-}
-
 TEST_F(emu, a_forked_child_uses_other_cards)
 {
     const uint64_t va = card.allocate_mapped(1);
@@ -157,34 +133,6 @@ TEST_F(emu, a_forked_child_uses_other_cards)
     EXPECT_EQ(card.copy(edma0, va, va + 64, 64), completed);
 }
 
-TEST_F(emu, the_child_of_a_forked_child_is_one_too)
-{
-    forked_process child([&] {
-        const int own = open_card(1);
-        GAUDI_CHILD_REQUIRE(own >= 0);
-        forked_process grandchild([&] {
-            for (int fd : {card.fd(), own}) {
-                GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(fd, 1) ==
-                                    -ENODEV);
-            }
-            GAUDI_CHILD_REQUIRE(open_card(0) == -EBUSY);
-            GAUDI_CHILD_REQUIRE(open_card(1) == -EBUSY);
-            const int ret = use_a_card(2);
-            GAUDI_CHILD_REQUIRE(ret == 0);
-            for (int fd : {card.fd(), own}) {
-                GAUDI_CHILD_REQUIRE(hl().hlthunk_close(fd) == 0);
-            }
-            return 0;
-        });
-        GAUDI_CHILD_REQUIRE(grandchild.wait().exit_code == 0);
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(own, 1) == -EINVAL);
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_memory_unmap(card.fd(), 1) == -ENODEV);
-        return 0;
-    });
-    EXPECT_EQ(child.wait().exit_code, 0);
-    EXPECT_EQ(hl().hlthunk_memory_unmap(card.fd(), 1), -EINVAL);
-}
-
 /* --- who has the card ----------------------------------------------------- */
 
 TEST_F(emu, a_card_is_free_for_a_forked_child_when_both_have_closed_it)
@@ -201,50 +149,6 @@ TEST_F(emu, a_card_is_free_for_a_forked_child_when_both_have_closed_it)
     closed.open();
     EXPECT_EQ(child.wait().exit_code, 0);
     own_card again;
-}
-
-TEST_F(emu, a_forked_child_that_used_plain_close_can_open_the_card)
-{
-    gate closed;
-    forked_process child([&] {
-        GAUDI_CHILD_REQUIRE(closed.wait());
-        GAUDI_CHILD_REQUIRE(close(card.fd()) == 0);
-        return use_a_card(0);
-    });
-    close_card(card);
-    closed.open();
-    EXPECT_EQ(child.wait().exit_code, 0);
-}
-
-GAUDI_CHILD(leaves_card_0_to_a_forked_child)
-{
-    const int fd = open_card(0);
-    GAUDI_CHILD_REQUIRE(fd >= 0);
-    const pid_t pid = fork();
-    GAUDI_CHILD_REQUIRE(pid >= 0);
-    if (pid == 0) {
-        alarm(60);
-        wait_for_parent();
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_close(fd) == 0);
-        tell_parent("closed");
-        wait_for_parent();
-        _exit(0);
-    }
-    return 0;
-}
-
-TEST(emu_fork, a_card_stays_taken_until_the_child_of_a_gone_process_closes_it)
-{
-    child_process opener("leaves_card_0_to_a_forked_child");
-    EXPECT_EQ(opener.wait().exit_code, 0);
-    EXPECT_EQ(open_card(0), -EBUSY);
-    opener.write_line("close");
-    EXPECT_EQ(opener.read_line(), "closed");
-    const int fd = open_card(0);
-    EXPECT_GE(fd, 0);
-    EXPECT_EQ(hl().hlthunk_close(fd), 0);
-    opener.write_line("exit");
-    EXPECT_EQ(opener.read_line(), "");
 }
 
 TEST_F(emu, a_program_that_a_forked_child_executes_has_nothing_of_the_card)
@@ -271,71 +175,7 @@ TEST_F(emu, a_program_that_a_forked_child_executes_has_nothing_of_the_card)
     EXPECT_EQ(child.wait().exit_code, 0);
 }
 
-TEST_F(emu, a_forked_child_keeps_no_memory_of_the_card)
-{
-    const std::string memory = "hlthunk-emu-hbm";
-    forked_process child([&] {
-        GAUDI_CHILD_REQUIRE(read_file("/proc/self/maps").find(memory) ==
-                            std::string::npos);
-        char text[256];
-        for (int fd = 0; fd < 256; ++fd) {
-            const std::string link = "/proc/self/fd/" + std::to_string(fd);
-            const ssize_t length   = readlink(link.c_str(), text, sizeof(text));
-            GAUDI_CHILD_REQUIRE(
-                (length < 0) ||
-                (std::string(text, static_cast<size_t>(length)).find(memory) ==
-                 std::string::npos));
-        }
-        return 0;
-    });
-    EXPECT_NE(read_file("/proc/self/maps").find(memory), std::string::npos);
-    EXPECT_EQ(child.wait().exit_code, 0);
-}
-
 /* --- beside transfers ----------------------------------------------------- */
-
-TEST_F(emu, a_forked_child_leaves_jobs_alone)
-{
-    std::vector<char> data(4096);
-    fill_pattern(data.data(), data.size(), 3);
-    const uint64_t va   = card.allocate_mapped(1);
-    const uint64_t host = card.map_host(data.data(), data.size());
-    card.pause(true);
-    const uint64_t seq = card.start({card.copy_chunk(pdma0, va, host, 4096)});
-    for (bool closes : {true, false}) {
-        forked_process child(
-            [&] { return closes ? hl().hlthunk_close(card.fd()) : 0; });
-        EXPECT_EQ(child.wait().exit_code, 0);
-        EXPECT_EQ(card.wait(seq, 0), busy);
-    }
-    card.pause(false);
-    EXPECT_EQ(card.wait(seq), completed);
-    std::vector<char> seen(4096);
-    ASSERT_EQ(card.read(seen.data(), va, 4096), completed);
-    EXPECT_EQ(seen, data);
-}
-
-TEST_F(emu, a_forked_child_leaves_dmabufs_alone)
-{
-    const uint64_t va = card.allocate_mapped(1);
-    const int buf     = hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
-            card.fd(), va, 4096, 0, O_RDWR | O_CLOEXEC);
-    ASSERT_GE(buf, 0);
-    gate done;
-    forked_process child([&] {
-        GAUDI_CHILD_REQUIRE(hl().hlthunk_close(card.fd()) == 0);
-        close(buf);
-        GAUDI_CHILD_REQUIRE(done.wait());
-        return 0;
-    });
-    EXPECT_EQ(hl().hlthunk_memory_unmap(card.fd(), va), -EINVAL);
-    close(buf);
-    EXPECT_TRUE(eventually([&] {
-        return hl().hlthunk_memory_unmap(card.fd(), va) == 0;
-    })) << "the child has only what it inherited, and closed that";
-    done.open();
-    EXPECT_EQ(child.wait().exit_code, 0);
-}
 
 TEST_F(emu, forks_in_the_middle_of_a_transfer_do_no_harm)
 {
@@ -370,60 +210,6 @@ TEST_F(emu, forks_in_the_middle_of_a_transfer_do_no_harm)
     EXPECT_TRUE(seen == data);
     ASSERT_EQ(card.copy(pdma1, target, middle, large), completed);
     EXPECT_TRUE(seen == data);
-}
-
-TEST_F(emu, forks_beside_threads_that_use_the_card_do_no_harm)
-{
-    constexpr uint32_t span = 100000;
-    std::atomic<bool> stop{false};
-    /* Detached: a child's threads may get the ids of joinable ones, which
-     * ThreadSanitizer does not bear. */
-    std::latch ended(3);
-    raw_card second(1);
-    ASSERT_GE(second.fd(), 0);
-    for (raw_card *used : {&card, &second}) {
-        std::thread([&stop, &ended, used] {
-            const uint64_t device = used->allocate_mapped(1);
-            for (unsigned round = 0; !stop; ++round) {
-                std::vector<char> data(span);
-                std::vector<char> seen(span);
-                fill_pattern(data.data(), span, round);
-                EXPECT_EQ(used->write(device, data.data(), span), completed);
-                const uint64_t handle = used->allocate(1);
-                EXPECT_EQ(used->read(seen.data(), device, span), completed);
-                EXPECT_EQ(hl().hlthunk_device_memory_free(used->fd(), handle),
-                          0);
-                EXPECT_TRUE(seen == data);
-            }
-            ended.count_down();
-        }).detach();
-    }
-    /* Opening, too, is going on while the process forks. */
-    std::thread([&stop, &ended] {
-        while (!stop) {
-            raw_card third(2);
-            EXPECT_THAT(third.fd(), ::testing::AnyOf(::testing::Ge(0), -EBUSY));
-        }
-        ended.count_down();
-    }).detach();
-    for (int i = 0; i < 20; ++i) {
-        forked_process child([&] {
-            for (const raw_card *inherited : {&card, &second}) {
-                hlthunk_emu_counters ignored{};
-                GAUDI_CHILD_REQUIRE(api().hlthunk_emu_get_counters(
-                                        inherited->fd(), &ignored) == -ENODEV);
-                GAUDI_CHILD_REQUIRE(hl().hlthunk_close(inherited->fd()) == 0);
-            }
-            return use_a_card(3);
-        });
-        EXPECT_EQ(child.wait().exit_code, 0) << i;
-    }
-    stop = true;
-    ended.wait();
-    EXPECT_EQ(card.counters().jobs_aborted, 0u);
-    EXPECT_EQ(second.counters().jobs_aborted, 0u);
-    raw_card third(2);
-    EXPECT_GE(third.fd(), 0) << "no child has kept it";
 }
 
 } // namespace

@@ -2,8 +2,6 @@
 /* Device memory whose pages are no neighbours. */
 #include "gtest/emu/fixture.h"
 
-#include <vector>
-
 using namespace gaudi::test;
 
 namespace {
@@ -31,18 +29,6 @@ protected:
     uint64_t kept[2] = {};
 };
 
-TEST_F(emu_fragments, copies_cross_the_edges)
-{
-    constexpr uint32_t window = 65536;
-    for (uint32_t size : {2u, 3u, 4096u, 16384u, window}) {
-        for (uint64_t edge : {device_page(), 2 * device_page()}) {
-            const uint64_t va = big + edge - size / 2;
-            mark(card, va, size, size);
-            EXPECT_TRUE(marked(card, va, size, size)) << size << " at " << edge;
-        }
-    }
-}
-
 TEST_F(emu_fragments, the_pages_between_stay_untouched)
 {
     constexpr uint32_t window = 65536;
@@ -55,22 +41,6 @@ TEST_F(emu_fragments, the_pages_between_stay_untouched)
     for (uint64_t page : kept) {
         EXPECT_TRUE(marked(card, page, window, 100));
         EXPECT_TRUE(marked(card, page + device_page() - window, window, 101));
-    }
-}
-
-TEST_F(emu_fragments, large_copies_cross_the_edges)
-{
-    constexpr uint32_t size = 48 * mebi;
-    std::vector<char> data(size);
-    std::vector<char> seen(size);
-    for (const uint64_t edge : {device_page(), 2 * device_page()}) {
-        const uint64_t before = card.counters().host_to_device_bytes;
-        const uint64_t va     = big + edge - size / 3;
-        fill_pattern(data.data(), size, edge);
-        ASSERT_EQ(card.write(va, data.data(), size), completed);
-        EXPECT_EQ(card.counters().host_to_device_bytes, before + size);
-        ASSERT_EQ(card.read(seen.data(), va, size), completed);
-        EXPECT_EQ(seen, data);
     }
 }
 

@@ -2,8 +2,6 @@
 /* Host memory mapped for the card. */
 #include "gtest/emu/fixture.h"
 
-#include "common/process_state.h"
-
 #include <vector>
 
 #include <sys/mman.h>
@@ -143,39 +141,6 @@ TEST_F(emu_host, read_only_memory_is_efault_or_enomem_behind)
     EXPECT_EQ(card.counters().mappings, 1u);
 }
 
-TEST_F(emu_host, device_addresses_are_not_host_memory)
-{
-    const uint64_t va = card.allocate_mapped(1);
-    EXPECT_EQ(map(reinterpret_cast<void *>(va), page), 0u);
-    EXPECT_NE(errno, 0);
-}
-
-TEST_F(emu_host, senseless_sizes_are_refused)
-{
-    char byte = 0;
-    EXPECT_EQ(map(&byte, 0), 0u);
-    EXPECT_EQ(errno, EINVAL);
-    EXPECT_EQ(map(&byte, UINT64_MAX), 0u);
-    EXPECT_NE(errno, 0);
-    EXPECT_EQ(map(&byte, UINT64_MAX - reinterpret_cast<uintptr_t>(&byte)), 0u);
-    EXPECT_NE(errno, 0);
-}
-
-TEST_F(emu_host, the_same_memory_maps_twice)
-{
-    char data[100];
-    const uint64_t device = card.allocate_mapped(1);
-    const uint64_t one    = map(data, sizeof(data));
-    const uint64_t two    = map(data, sizeof(data));
-    ASSERT_NE(one, 0u);
-    ASSERT_NE(two, 0u);
-    EXPECT_NE(one, two);
-    EXPECT_EQ(unmap(one), 0);
-    fill_pattern(data, sizeof(data), 1);
-    EXPECT_EQ(card.copy(pdma0, device, two, sizeof(data)), completed);
-    EXPECT_EQ(unmap(two), 0);
-}
-
 TEST_F(emu_host, mapping_fills_in_absent_pages)
 {
     /* Pinned memory has to be there before the engine asks for it. */
@@ -190,63 +155,7 @@ TEST_F(emu_host, mapping_fills_in_absent_pages)
     munmap(data, size);
 }
 
-TEST_F(emu_host, shared_memory_maps_as_well)
-{
-    const int fd = memfd_create("shared", MFD_CLOEXEC);
-    ASSERT_EQ(ftruncate(fd, 2 * page), 0);
-    void *data =
-        mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    ASSERT_NE(data, MAP_FAILED);
-    fill_pattern(data, 2 * page, 3);
-    const uint64_t device = card.allocate_mapped(1);
-    EXPECT_EQ(card.write(device, data, 2 * page), completed);
-    EXPECT_TRUE(marked(card, device, 2 * page, 3));
-    munmap(data, 2 * page);
-    close(fd);
-}
-
 /* --- command buffers of the driver ---------------------------------------- */
-
-TEST_F(emu_host, a_driver_command_buffer_is_mapped_by_its_handle)
-{
-    uint64_t handles[3] = {};
-    for (uint64_t &handle : handles) {
-        ASSERT_EQ(
-            api().hlthunk_request_command_buffer(card.fd(), 8192, &handle), 0);
-    }
-    EXPECT_NE(handles[0], handles[1]);
-    for (uint64_t handle : handles) {
-        void *data = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED,
-                          card.fd(), static_cast<off_t>(handle));
-        ASSERT_NE(data, MAP_FAILED);
-        EXPECT_TRUE(all_bytes_are(data, 8192, 0));
-        fill_pattern(data, 8192, handle);
-        munmap(data, 8192);
-    }
-    uint64_t va = 0;
-    EXPECT_EQ(api().hlthunk_get_mapped_cb_device_va_by_handle(card.fd(),
-                                                              handles[0], &va),
-              -EINVAL)
-        << "it was not asked to be mapped to the device";
-    for (uint64_t handle : handles) {
-        EXPECT_EQ(api().hlthunk_destroy_command_buffer(card.fd(), handle), 0);
-        EXPECT_EQ(api().hlthunk_destroy_command_buffer(card.fd(), handle),
-                  -EINVAL);
-    }
-}
-
-TEST_F(emu_host, a_command_buffer_has_a_largest_size)
-{
-    uint64_t handle = 0;
-    EXPECT_EQ(
-        api().hlthunk_request_command_buffer(card.fd(), 0x200000 - 32, &handle),
-        0);
-    EXPECT_EQ(
-        api().hlthunk_request_command_buffer(card.fd(), 0x200000, &handle),
-        -EINVAL);
-    EXPECT_EQ(api().hlthunk_request_command_buffer(card.fd(), 4096, nullptr),
-              -EINVAL);
-}
 
 TEST_F(emu_host, a_mapped_driver_command_buffer_runs)
 {
@@ -277,23 +186,6 @@ TEST_F(emu_host, a_mapped_driver_command_buffer_runs)
     EXPECT_EQ(api().hlthunk_destroy_command_buffer(card.fd(), handle), 0);
     const wished_faults only_the_job("packet=abort");
     EXPECT_EQ(card.wait(card.start({chunk})), aborted) << "it has gone";
-}
-
-TEST_F(emu_host, a_mapped_command_buffer_is_not_the_users_to_unmap)
-{
-    uint64_t handle = 0;
-    uint64_t va     = 0;
-    ASSERT_EQ(
-        api().hlthunk_request_mapped_command_buffer(card.fd(), 4096, &handle),
-        0);
-    ASSERT_EQ(
-        api().hlthunk_get_mapped_cb_device_va_by_handle(card.fd(), handle, &va),
-        0);
-    EXPECT_GE(va, 0xfff0000000000000);
-    EXPECT_LT(va, va_start) << "of a pool of their own";
-    const uint64_t before = card.counters().mappings;
-    EXPECT_EQ(unmap(va), -EINVAL);
-    EXPECT_EQ(card.counters().mappings, before);
 }
 
 } // namespace

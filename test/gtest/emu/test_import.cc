@@ -3,15 +3,9 @@
 #include "gtest/emu/fixture.h"
 
 #include "common/child.h"
-#include "common/descriptor.h"
-#include "common/process_state.h"
 
-#include <csignal>
-#include <cstdio>
 #include <cstring>
-#include <memory>
 #include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -62,38 +56,6 @@ TEST_F(emu_import, the_other_card_reads_and_writes_the_memory)
     EXPECT_TRUE(marked(card, va + position, bytes, 2));
 }
 
-TEST_F(emu_import, bytes_move_once_from_card_to_card)
-{
-    mark(card, va, mebi, 3);
-    uint64_t imported = 0;
-    ASSERT_EQ(do_import(size, imported), 0);
-    const uint64_t own = other.allocate_mapped(mebi);
-
-    for (uint32_t queue : {pdma0, pdma1}) {
-        const auto before = other.counters();
-        const auto source = card.counters();
-        ASSERT_EQ(other.copy(queue, own, imported, mebi), completed);
-        const auto after = other.counters();
-        EXPECT_EQ(after.device_to_device_bytes - before.device_to_device_bytes,
-                  mebi);
-        EXPECT_EQ(after.host_to_device_bytes, before.host_to_device_bytes);
-        EXPECT_EQ(after.device_to_host_bytes, before.device_to_host_bytes);
-        EXPECT_EQ(card.counters().packets, source.packets)
-            << "the exporter does nothing";
-    }
-    EXPECT_TRUE(marked(other, own, mebi, 3));
-}
-
-TEST_F(emu_import, an_internal_engine_does_not_reach_it)
-{
-    uint64_t imported = 0;
-    ASSERT_EQ(do_import(size, imported), 0);
-    const uint64_t own = other.allocate_mapped(1);
-    const wished_faults only_the_job("packet=abort");
-    EXPECT_EQ(other.copy(edma0, own, imported, 4096), aborted);
-    EXPECT_EQ(other.copy(edma0, imported, own, 4096), aborted);
-}
-
 TEST_F(emu_import, a_copy_ends_where_it_ends)
 {
     const uint64_t own = other.allocate_mapped(1);
@@ -104,47 +66,6 @@ TEST_F(emu_import, a_copy_ends_where_it_ends)
     EXPECT_EQ(other.copy(pdma0, own, imported + size - 4096, 4096), completed);
     const wished_faults only_the_job("packet=abort");
     EXPECT_EQ(other.copy(pdma0, own, imported + size - 4096, 4097), aborted);
-}
-
-TEST_F(emu_import, an_interior_range_is_the_range)
-{
-    const uint64_t offset = device_page() - 8192;
-    const int part        = export_range(card, va, 12288, offset);
-    mark(card, va + offset, 12288, 4);
-
-    uint64_t imported = 0;
-    ASSERT_EQ(import(other.fd(), part, 12288, imported), 0);
-    close(part);
-    EXPECT_TRUE(marked(other, imported, 12288, 4));
-}
-
-TEST_F(emu_import, memory_in_pieces_is_one_range)
-{
-    const uint64_t first = card.allocate(1);
-    (void)card.allocate(1);
-    const uint64_t third = card.allocate(1);
-    (void)card.allocate(1);
-    ASSERT_EQ(hl().hlthunk_device_memory_free(card.fd(), first), 0);
-    ASSERT_EQ(hl().hlthunk_device_memory_free(card.fd(), third), 0);
-    const uint64_t pieces = card.allocate_mapped(3 * device_page());
-    const int part        = export_range(card, pieces, 3 * device_page());
-    uint64_t imported     = 0;
-    ASSERT_EQ(import(other.fd(), part, 3 * device_page(), imported), 0);
-    close(part);
-
-    for (uint64_t page = 1; page < 3; ++page) {
-        const uint64_t border = page * device_page() - 4096;
-        mark(card, pieces + border, 8192, page);
-        EXPECT_TRUE(marked(other, imported + border, 8192, page));
-    }
-}
-
-TEST_F(emu_import, a_card_imports_its_own_memory)
-{
-    uint64_t imported = 0;
-    ASSERT_EQ(import(card.fd(), buf, size, imported), 0);
-    EXPECT_EQ(card.copy(pdma0, va, imported + 4096, 4096), completed);
-    EXPECT_EQ(unmap(card, imported), 0);
 }
 
 /* --- refusals ------------------------------------------------------------- */
@@ -205,62 +126,6 @@ TEST_F(emu_import, other_files_are_refused)
     EXPECT_EQ(import(other.fd(), -1, 4096, imported), -EBADF);
 }
 
-/* A message like that of a dma-buf, with other memory. */
-TEST_F(emu_import, memory_that_could_vanish_is_refused)
-{
-    std::vector<char> bytes(65536);
-    alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))];
-    iovec part{bytes.data(), bytes.size()};
-    msghdr message{};
-    message.msg_iov        = &part;
-    message.msg_iovlen     = 1;
-    message.msg_control    = control;
-    message.msg_controllen = sizeof(control);
-    const ssize_t length   = recvmsg(buf, &message, MSG_PEEK);
-    ASSERT_GT(length, 0);
-    int fds[2];
-    std::memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fds));
-    part.iov_len = static_cast<size_t>(length);
-
-    uint64_t imported;
-    const int unsealed = memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    ASSERT_EQ(ftruncate(unsealed, static_cast<off_t>(2 * size)), 0);
-    const int sealed = memfd_create("short", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    ASSERT_EQ(fcntl(sealed, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    for (int memory : {unsealed, sealed}) {
-        int sockets[2];
-        ASSERT_EQ(
-            socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets), 0);
-        std::memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), &memory,
-                    sizeof(memory));
-        message.msg_flags = 0;
-        ASSERT_EQ(sendmsg(sockets[1], &message, 0), length);
-        EXPECT_EQ(import(other.fd(), sockets[0], size, imported), -EINVAL);
-        close(sockets[0]);
-        close(sockets[1]);
-        close(memory);
-    }
-    close(fds[0]);
-    close(fds[1]);
-}
-
-TEST_F(emu_import, other_calls_are_refused)
-{
-    uint64_t imported;
-    EXPECT_EQ(import(other.fd(), buf, size, imported, shim::memory_ioctl_old),
-              -ENOTTY);
-    EXPECT_EQ(import(other.fd(), buf, size, imported, shim::memory_ioctl, 98),
-              -EINVAL);
-    EXPECT_EQ(import(buf, buf, size, imported), -EBADF) << "no device";
-    const int control = hl().hlthunk_open_control(1, nullptr);
-    EXPECT_EQ(import(control, buf, size, imported), -EBADF);
-    hl().hlthunk_close(control);
-    errno = 0;
-    EXPECT_EQ(hl().hlthunk_sys_ioctl(other.fd(), shim::memory_ioctl, nullptr),
-              -1);
-    EXPECT_EQ(errno, EFAULT);
-}
-
 GAUDI_CHILD(has_a_driver_without_import)
 {
     raw_card card(0);
@@ -277,15 +142,6 @@ TEST(emu_import_setting, a_driver_can_have_no_import)
 {
     EXPECT_TRUE(child_passes("has_a_driver_without_import",
                              {{{"HLTHUNK_EMU_IMPORT", "n"}}}));
-}
-
-TEST(emu_import_setting, other_values_are_refused)
-{
-    const child_result child =
-        run_child("finds_no_cards", {{{"HLTHUNK_EMU_IMPORT", "no"}}});
-    EXPECT_EQ(child.exit_code, 0) << child.error;
-    EXPECT_THAT(child.error,
-                ::testing::HasSubstr("HLTHUNK_EMU_IMPORT='no' is not y "));
 }
 
 TEST_F(emu_import, a_dmabuf_tells_its_size)
@@ -334,22 +190,6 @@ TEST_F(emu_no_route, the_first_copy_resets_the_card)
     mark(card, va, 64, 1);
 }
 
-TEST_F(emu_no_route, such_a_copy_alone_fails_if_that_is_wished_for)
-{
-    const wished_faults only_the_jobs("packet=abort");
-    EXPECT_EQ(other.copy(pdma0, imported, own, 64), aborted);
-    EXPECT_EQ(other.copy(pdma1, own, imported, 64), aborted);
-    EXPECT_EQ(other.copy(pdma0, own, own + 64, 64), completed);
-    EXPECT_EQ(unmap(other, imported), 0);
-}
-
-TEST_F(emu_no_route, other_cards_have_one)
-{
-    uint64_t back = 0;
-    ASSERT_EQ(import(card.fd(), buf, size, back), 0);
-    EXPECT_EQ(card.copy(pdma0, va, back + 4096, 64), completed);
-}
-
 /* --- lifetime ------------------------------------------------------------- */
 
 TEST_F(emu_import, an_import_keeps_the_export_alive)
@@ -376,151 +216,6 @@ TEST_F(emu_import, closing_the_importer_ends_its_imports)
     close_card(other);
     EXPECT_EQ(unmap(card, va), 0);
     buf = -1;
-}
-
-TEST_F(emu_import, import_and_unmap_leave_nothing)
-{
-    const unsigned fds  = count_open_fds();
-    const unsigned maps = count_mappings();
-    for (int i = 0; i < 200; ++i) {
-        uint64_t imported = 0;
-        ASSERT_EQ(do_import(size, imported), 0);
-        ASSERT_EQ(unmap(other, imported), 0);
-    }
-    EXPECT_EQ(count_open_fds(), fds);
-    EXPECT_EQ(count_mappings(), maps);
-    EXPECT_EQ(other.counters().mappings, 0u);
-}
-
-TEST_F(emu_import, refused_imports_leave_nothing)
-{
-    const unsigned fds  = count_open_fds();
-    const unsigned maps = count_mappings();
-    uint64_t imported   = 0;
-    for (int i = 0; i < 200; ++i) {
-        ASSERT_EQ(do_import(size + 1, imported), -EINVAL);
-        ASSERT_EQ(import(-1, buf, size, imported), -EBADF);
-    }
-    EXPECT_EQ(count_open_fds(), fds);
-    EXPECT_EQ(count_mappings(), maps);
-}
-
-TEST_F(emu_import, a_forked_child_of_the_importer_holds_nothing)
-{
-    uint64_t imported = 0;
-    ASSERT_EQ(do_import(size, imported), 0);
-    gate end;
-    forked_process child([&] {
-        close(buf); /* the test's own copy */
-        return end.wait() ? 0 : 1;
-    });
-    EXPECT_EQ(unmap(other, imported), 0);
-    close(buf);
-    buf = -1;
-    EXPECT_TRUE(eventually([&] { return unmap(card, va) == 0; }));
-    end.open();
-    EXPECT_EQ(child.wait().exit_code, 0);
-}
-
-GAUDI_CHILD(exports_and_waits)
-{
-    own_card card(0);
-    const uint64_t va = card.allocate_mapped(1);
-    mark(card, va, mebi, 5);
-    const int buf = export_range(card, va, mebi);
-    GAUDI_CHILD_REQUIRE(buf >= 0);
-
-    GAUDI_CHILD_REQUIRE(send_descriptor(child_fd, buf));
-    close(buf);
-    tell_parent("sent");
-    wait_for_parent();
-    tell_parent(unmap(card, va) == -EINVAL ? "refused" : "unmapped");
-    wait_for_parent();
-    tell_parent(unmap(card, va) == 0 ? "unmapped" : "refused");
-    wait_for_parent();
-    return 0;
-}
-
-/* An exporter in another process, and what it exported. */
-class remote_exporter {
-public:
-    remote_exporter()
-    {
-        int ends[2];
-        EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends),
-                  0);
-        process = std::make_unique<child_process>("exports_and_waits",
-                                                  child_options{{}, ends[1]});
-        close(ends[1]);
-        EXPECT_EQ(process->read_line(), "sent");
-
-        buf = receive_descriptor(ends[0]);
-        EXPECT_GE(buf, 0);
-        close(ends[0]);
-    }
-    ~remote_exporter() { close(buf); }
-    remote_exporter(const remote_exporter &)            = delete;
-    remote_exporter &operator=(const remote_exporter &) = delete;
-
-    std::unique_ptr<child_process> process;
-    int buf = -1;
-};
-
-TEST(emu_import_across_processes, unmap_is_refused_while_imported)
-{
-    remote_exporter exporter;
-    raw_card card(1);
-    uint64_t imported = 0;
-    ASSERT_EQ(import(card.fd(), exporter.buf, mebi, imported), 0);
-    close(std::exchange(exporter.buf, -1));
-    exporter.process->write_line("try");
-    EXPECT_EQ(exporter.process->read_line(), "refused");
-    EXPECT_TRUE(marked(card, imported, mebi, 5));
-    ASSERT_EQ(unmap(card, imported), 0);
-    exporter.process->write_line("try again");
-    EXPECT_EQ(exporter.process->read_line(), "unmapped");
-    exporter.process->write_line("exit");
-    const child_result child = exporter.process->wait();
-    EXPECT_EQ(child.exit_code, 0) << child.error;
-}
-
-TEST(emu_import_across_processes, the_memory_outlives_a_killed_exporter)
-{
-    remote_exporter exporter;
-    raw_card card(1);
-    uint64_t imported = 0;
-    ASSERT_EQ(import(card.fd(), exporter.buf, mebi, imported), 0);
-    close(std::exchange(exporter.buf, -1));
-    exporter.process->kill(SIGKILL);
-    EXPECT_EQ(exporter.process->wait().signal, SIGKILL);
-
-    EXPECT_TRUE(marked(card, imported, mebi, 5));
-    {
-        raw_card early(0);
-        EXPECT_EQ(early.fd(), -EBUSY) << "as long as its memory is in use";
-    }
-    ASSERT_EQ(unmap(card, imported), 0);
-    own_card late(0);
-}
-
-TEST(emu_import_across_processes, a_killed_exporter_does_not_disturb_a_copy)
-{
-    constexpr uint32_t bytes = mebi;
-    remote_exporter exporter;
-    raw_card card(1);
-    uint64_t imported = 0;
-    ASSERT_EQ(import(card.fd(), exporter.buf, mebi, imported), 0);
-    close(std::exchange(exporter.buf, -1));
-    const uint64_t own = card.allocate_mapped(1);
-    for (int round = 0; round < 400; ++round) {
-        ASSERT_EQ(card.copy(pdma0, own, imported, bytes), completed);
-        ASSERT_EQ(card.copy(pdma1, imported, own, bytes), completed);
-        if (round == 100) {
-            exporter.process->kill(SIGKILL);
-        }
-    }
-    EXPECT_EQ(exporter.process->wait().signal, SIGKILL);
-    EXPECT_TRUE(marked(card, own, bytes, 5));
 }
 
 } // namespace

@@ -6,7 +6,6 @@
 #include "common/child.h"
 #include "common/scratch.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -55,18 +54,6 @@ GAUDI_CHILD(copies_every_way)
         card.start({card.copy_chunk(pdma0, card.device, card.host, 100),
                     card.copy_chunk(pdma1, card.host, card.device, 200)});
     GAUDI_CHILD_REQUIRE(card.wait(both) == completed);
-    return 0;
-}
-
-/* A hundred jobs on card CARD, when the parent has said so. */
-GAUDI_CHILD(copies_much)
-{
-    used_card card(static_cast<unsigned>(std::atoi(std::getenv("CARD"))));
-    tell_parent("ready");
-    wait_for_parent();
-    for (int i = 0; i < 100; ++i) {
-        GAUDI_CHILD_REQUIRE(card.upload(64) == completed);
-    }
     return 0;
 }
 
@@ -162,38 +149,6 @@ TEST_F(emu_job_log, has_a_line_for_each_job)
     EXPECT_LE(last, now());
 }
 
-TEST_F(emu_job_log, is_appended_to_by_several_processes)
-{
-    child_process first("copies_much", options({{"CARD", "0"}}));
-    child_process second("copies_much", options({{"CARD", "1"}}));
-    for (child_process *each : {&first, &second}) {
-        ASSERT_EQ("ready", each->read_line());
-    }
-    for (child_process *each : {&first, &second}) {
-        each->write_line("go");
-    }
-    const pid_t pids[] = {first.pid(), second.pid()};
-    EXPECT_EQ(0, first.wait().exit_code);
-    EXPECT_EQ(0, second.wait().exit_code);
-    const auto lines = read();
-    EXPECT_EQ(200u, lines.size());
-    for (const unsigned card : {0u, 1u}) {
-        EXPECT_EQ(100, std::count_if(lines.begin(), lines.end(),
-                                     [&](const job_line &line) {
-                                         return (line.card == card) &&
-                                                (line.pid == pids[card]);
-                                     }));
-    }
-}
-
-TEST_F(emu_job_log, has_the_durations_of_the_model)
-{
-    const auto lines =
-        lines_of("copies_every_way", {{"HLTHUNK_EMU_TIMING", "to_card=0.01"}});
-    ASSERT_EQ(4u, lines.size());
-    EXPECT_GE(lines[0].duration, 6'553'600) << "10 MB/s";
-}
-
 TEST_F(emu_job_log, says_how_jobs_end)
 {
     const auto faulty = lines_of("reads_what_is_not_mapped");
@@ -218,10 +173,8 @@ TEST_F(emu_job_log, is_given_up_where_it_cannot_be_written)
         const child_result ended = run_child(
             "copies_every_way", {{{"HLTHUNK_EMU_LOG_JOBS", where}}, -1});
         EXPECT_EQ(0, ended.exit_code);
-        EXPECT_EQ("hlthunk-emu: HLTHUNK_EMU_LOG_JOBS='" + where + "': " + why +
-                      "; jobs of accel0 are not logged (name a file that can "
-                      "be written)\n",
-                  ended.error);
+        EXPECT_THAT(ended.error, ::testing::HasSubstr("HLTHUNK_EMU_LOG_JOBS='" +
+                                                      where + "': " + why));
     }
 }
 

@@ -59,25 +59,6 @@ GAUDI_CHILD(writes_through_a_gaudi3)
     return 0;
 }
 
-/* Loopback needs no wire. */
-GAUDI_CHILD(writes_to_itself_on_gaudi3)
-{
-    port_card card(0);
-    port_user::options as;
-    as.caps = HBLDV_QP_CAP_LOOPBACK;
-    port_user user(card, 1, as);
-    user.connect(user.qpn());
-    std::vector<char> memory(16384);
-    fill_pattern(memory.data(), 4096, 5);
-    const uint64_t va = card.map_host(memory.data(), memory.size());
-    user.write(va, va + 8192, 4096, 1);
-    user.ring();
-    GAUDI_CHILD_REQUIRE(user.next(true).has_value());
-    GAUDI_CHILD_REQUIRE(user.next(false).has_value());
-    GAUDI_CHILD_REQUIRE(has_pattern(&memory[8192], 4096, 5));
-    return 0;
-}
-
 GAUDI_CHILD(names_another_key)
 {
     port_user::options here;
@@ -160,27 +141,6 @@ TEST(emu_port_data, queues_are_rings)
         EXPECT_TRUE(
             wait_until([&] { return pair.here.fifo_ci() == (i + 1) % 64; }));
     }
-}
-
-TEST(emu_port_data, one_doorbell_is_for_all_that_was_written)
-{
-    wired_pair pair;
-    for (uint32_t i = 0; i < 100; ++i) {
-        pair.here.write(pair.source, pair.target + uint64_t{i} * 64, 64, i);
-    }
-    pair.here.ring();
-    for (uint32_t i = 0; i < 100; ++i) {
-        const auto received = pair.there.next(false);
-        ASSERT_TRUE(received.has_value());
-        EXPECT_EQ(received->tag, i) << "in order";
-    }
-}
-
-TEST(emu_port_data, a_doorbell_is_noticed_after_a_long_rest)
-{
-    wired_pair pair;
-    EXPECT_EQ(pair.card.event(100).event_type, -1) << "nothing happens";
-    expect_arrival(pair, 64, 1);
 }
 
 TEST(emu_port_data, a_doorbell_of_two_halves_is_one)
@@ -336,12 +296,6 @@ TEST(emu_port_data, a_queue_pair_stays_until_its_event_is_acknowledged)
 TEST(emu_port_data, a_gaudi3_writes_host_memory)
 {
     EXPECT_TRUE(child_passes("writes_through_a_gaudi3",
-                             {{{"HLTHUNK_EMU_ASIC", "gaudi3"}}}));
-}
-
-TEST(emu_port_data, a_gaudi3_writes_to_itself)
-{
-    EXPECT_TRUE(child_passes("writes_to_itself_on_gaudi3",
                              {{{"HLTHUNK_EMU_ASIC", "gaudi3"}}}));
 }
 

@@ -138,56 +138,6 @@ GAUDI_CHILD(waits_for_its_peer)
     return ::testing::Test::HasFailure() ? 1 : 0;
 }
 
-/* Its queue pair is told to have failed before the peer has taken what it has
- * sent. Another one of the same number sends what is right. */
-GAUDI_CHILD(gives_its_peer_up)
-{
-    port_card card;
-    remote there;
-    port_user::options as;
-    as.timeout = 8;
-    there.stop();
-    {
-        port_user user(card, 1, as);
-        user.connect(there.qpn);
-        user.write(card.allocate_mapped(mebi), there.target, 64, 1);
-        user.ring();
-        GAUDI_CHILD_REQUIRE(card.event().event_type == IBV_EVENT_QP_REQ_ERR);
-    }
-    expect_drained(card);
-    there.kill(SIGCONT);
-    port_user user(card, 1);
-    user.connect(there.qpn);
-    expect_arrival(card, user, there, 64, 2);
-    dismiss(card, user, there);
-    return ::testing::Test::HasFailure() ? 1 : 0;
-}
-
-GAUDI_CHILD(has_ports_without_a_queue_pair)
-{
-    const port_card card(3);
-    tell_parent("1 0"); /* a queue pair that it has not */
-    pause();
-    return 1;
-}
-
-/* Its port takes what comes, and answers nothing. Were that left on the wire,
- * this would wait eight times as long, and for no event that long. */
-GAUDI_CHILD(sends_to_a_port_without_queue_pairs)
-{
-    port_card card;
-    remote there({}, "has_ports_without_a_queue_pair");
-    port_user::options as;
-    as.timeout = 13;
-    port_user user(card, 1, as);
-    user.connect(there.qpn);
-    user.write(card.allocate_mapped(mebi), there.target, 64, 1);
-    user.ring();
-    EXPECT_EQ(card.event().event_type, IBV_EVENT_QP_REQ_ERR);
-    there.kill(SIGKILL);
-    return ::testing::Test::HasFailure() ? 1 : 0;
-}
-
 std::string phys_state(const std::string &sysfs, unsigned card)
 {
     std::ifstream file(sysfs + "/class/infiniband/hbl_" + std::to_string(card) +
@@ -221,56 +171,7 @@ GAUDI_CHILD(has_a_wire_cut_and_mended)
     return 0;
 }
 
-GAUDI_CHILD(sends_where_the_wire_is_cut)
-{
-    port_user::options as;
-    as.timeout = 8;
-    wired_pair pair(as);
-    pair.here.write(pair.source, pair.target, 64);
-    pair.here.ring();
-    GAUDI_CHILD_REQUIRE(pair.card.event().event_type == IBV_EVENT_QP_REQ_ERR);
-    GAUDI_CHILD_REQUIRE(pair.here.state().second == 0x40u);
-    return 0;
-}
-
-/* Two messages through a port of a modelled box. */
-GAUDI_CHILD(sends_in_a_model)
-{
-    wired_pair pair;
-    const auto begin = std::chrono::steady_clock::now();
-    pair.here.write(pair.source, pair.target, 4 * mebi, 1);
-    pair.here.write(pair.source, pair.target, 4 * mebi, 2);
-    pair.here.ring();
-    GAUDI_CHILD_REQUIRE(pair.there.next(false).has_value());
-    GAUDI_CHILD_REQUIRE(pair.there.next(false).has_value());
-    const std::chrono::duration<double> taken =
-        std::chrono::steady_clock::now() - begin;
-    GAUDI_CHILD_REQUIRE(taken.count() >= 8.0 * mebi / 0.125e9);
-    GAUDI_CHILD_REQUIRE(pair.here.next(true).has_value());
-    GAUDI_CHILD_REQUIRE(pair.here.next(true).has_value());
-    return 0;
-}
-
 } // namespace
-
-TEST(emu_port_processes, a_write_arrives_in_another_process)
-{
-    port_card card;
-    remote there;
-    port_user user(card, 1);
-    user.connect(there.qpn);
-    for (const uint32_t size : {64u, 4u << 20}) {
-        expect_arrival(card, user, there, size, size);
-    }
-    dismiss(card, user, there);
-}
-
-TEST(emu_port_processes, messages_take_the_time_of_the_model)
-{
-    EXPECT_TRUE(
-        child_passes("sends_in_a_model",
-                     {{{"HLTHUNK_EMU_TIMING", "port=0.125,port_latency=0"}}}));
-}
 
 TEST(emu_port_processes, a_peer_that_is_killed_is_an_error_after_all_retries)
 {
@@ -305,64 +206,10 @@ TEST(emu_port_processes, what_a_peer_has_not_taken_is_neither_lost_nor_resent)
                              {{{"HLTHUNK_EMU_PORT_RETRIES", "60"}}}));
 }
 
-TEST(emu_port_processes, what_was_sent_arrives_no_more_once_it_has_failed)
-{
-    EXPECT_TRUE(
-        child_passes("gives_its_peer_up", {{{"HLTHUNK_EMU_PORT_RETRIES", "20"},
-                                            {"HLTHUNK_EMU_PORT_DRAIN", "0"}}}));
-}
-
-TEST(emu_port_processes, a_port_without_queue_pairs_is_no_slow_peer)
-{
-    EXPECT_TRUE(child_passes("sends_to_a_port_without_queue_pairs",
-                             {{{"HLTHUNK_EMU_PORT_RETRIES", "80"}}}));
-}
-
 TEST(emu_port_processes, a_cut_wire_carries_nothing_until_it_is_mended)
 {
     const scratch_directory files;
     EXPECT_TRUE(child_passes("has_a_wire_cut_and_mended",
                              {{{"HLTHUNK_EMU_SYSFS", files.path("sys")},
                                {"HLTHUNK_EMU_NODE", files.path("")}}}));
-}
-
-TEST(emu_port_processes, wires_can_be_cut_from_the_beginning)
-{
-    const scratch_directory files;
-    EXPECT_TRUE(child_passes("sends_where_the_wire_is_cut",
-                             {{{"HLTHUNK_EMU_PORT_RETRIES", "3"},
-                               {"HLTHUNK_EMU_FAULTS", "port=down@0.0"},
-                               {"HLTHUNK_EMU_NODE", files.path("")}}}));
-}
-
-TEST(emu_port_processes, a_wqe_can_be_wished_to_fail)
-{
-    wired_pair pair;
-    const wished_faults wished("wqe#2=abort@0");
-    pair.here.write(pair.source, pair.target, 64, 1);
-    pair.here.ring();
-    EXPECT_TRUE(pair.here.next(true).has_value());
-    pair.here.write(pair.source, pair.target, 64, 2);
-    pair.here.ring();
-    EXPECT_EQ(pair.card.event().event_type, IBV_EVENT_QP_REQ_ERR);
-    hlthunk_emu_counters seen{};
-    EXPECT_EQ(
-        emulator::instance().hlthunk_emu_get_counters(pair.card.fd(), &seen),
-        0);
-    EXPECT_EQ(seen.port_bytes[0], 64u);
-}
-
-TEST(emu_port_processes, a_completion_can_be_wished_to_get_lost)
-{
-    wired_pair pair;
-    const wished_faults wished("wqe#1=lose@0");
-    mark(pair.card, pair.source, 64, 1);
-    pair.here.write(pair.source, pair.target, 64, 1);
-    pair.here.write(pair.source, pair.target, 64, 2);
-    pair.here.ring();
-    const auto sent = pair.here.next(true);
-    ASSERT_TRUE(sent.has_value());
-    EXPECT_EQ(sent->index, 1u) << "the first one's never comes";
-    EXPECT_TRUE(pair.there.next(false).has_value());
-    EXPECT_TRUE(marked(pair.other, pair.target, 64, 1));
 }

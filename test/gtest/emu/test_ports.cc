@@ -113,14 +113,6 @@ TEST(emu_ports, a_context_has_one_protection_domain)
     EXPECT_NE(HLIBV(alloc_pd)(card.context), nullptr);
 }
 
-TEST(emu_ports, memory_is_not_registered)
-{
-    const port_card card;
-    char byte = 0;
-    EXPECT_EQ(HLIBV(reg_mr)(card.pd, &byte, 1, 0), nullptr);
-    EXPECT_EQ(errno, EOPNOTSUPP);
-}
-
 TEST(emu_ports, work_queues_have_limits)
 {
     const port_card card;
@@ -224,27 +216,6 @@ TEST(emu_ports, a_port_has_thirty_doorbell_fifos)
     EXPECT_NE(HBLDV(create_usr_fifo)(card.context, &attr), nullptr);
 }
 
-TEST(emu_ports, one_work_queue_is_the_drivers)
-{
-    port_card card;
-    const port_user first(card, 1);
-    EXPECT_EQ(first.qpn(), 1u);
-    ibv_qp_init_attr made{};
-    made.send_cq = made.recv_cq = first.qp->send_cq;
-    made.qp_type                = IBV_QPT_RC;
-    made.cap.max_send_wr        = 128;
-    ibv_qp *const second        = HLIBV(create_qp)(card.pd, &made);
-    ASSERT_NE(second, nullptr) << "it has no number yet";
-    ibv_qp_attr attr{};
-    attr.qp_state = IBV_QPS_INIT;
-    attr.port_num = 1;
-    EXPECT_EQ(HLIBV(modify_qp)(second, &attr,
-                               IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                                   IBV_QP_ACCESS_FLAGS),
-              EBUSY);
-    EXPECT_EQ(HLIBV(destroy_qp)(second), 0);
-}
-
 TEST(emu_ports, queue_pairs_go_their_way_with_all_attributes)
 {
     port_card card;
@@ -266,17 +237,6 @@ TEST(emu_ports, queue_pairs_go_their_way_with_all_attributes)
     attr.qp_state = IBV_QPS_RESET;
     EXPECT_EQ(HLIBV(modify_qp)(user.qp, &attr, IBV_QP_STATE), 0);
     EXPECT_EQ(user.qpn(), 0u);
-}
-
-TEST(emu_ports, a_queue_pair_that_cannot_send_is_reset)
-{
-    port_card card;
-    port_user::options as;
-    as.timeout = 32;
-    port_user user(card, 1, as);
-    ASSERT_EQ(user.to_receive(1), 0);
-    EXPECT_EQ(user.to_send(), EINVAL);
-    EXPECT_EQ(user.state().first, IBV_QPS_RESET);
 }
 
 TEST(emu_ports, the_number_of_a_queue_pair_is_free_when_it_has_drained)

@@ -19,8 +19,6 @@
 #include <map>
 #include <sstream>
 
-#include <sys/prctl.h>
-
 namespace gaudi::test {
 
 namespace {
@@ -121,7 +119,7 @@ uct_mem_h register_with_key(uct_md_h md, void *start, size_t length,
     return memh;
 }
 
-int export_memory()
+GAUDI_CHILD(exports_memory)
 {
     collect_logs();
     uct_md_h md = open_md_of_child();
@@ -206,24 +204,12 @@ int export_memory()
             answer = std::to_string(over.done ? over.status : UCS_INPROGRESS);
         } else if (what == "timeout") {
             ipc::set_invalidation_timeout(static_cast<double>(a) * 1e-3);
-        } else if (what == "pause") { /* its card, or let it go on */
-            GAUDI_CHILD_REQUIRE(
-                emulator::instance().hlthunk_emu_pause(
-                    cards.cards().all().front()->device().fd(), a != 0) == 0);
-        } else if (what == "jobs") {
-            hlthunk_emu_counters counters{};
-            GAUDI_CHILD_REQUIRE(emulator::instance().hlthunk_emu_get_counters(
-                                    cards.cards().all().front()->device().fd(),
-                                    &counters) == 0);
-            answer = std::to_string(counters.jobs);
         } else if (what == "card") {
             answer = std::to_string(
                 static_cast<uint64_t>(cards.cards().all()[a]->address()));
         } else if (what == "module") {
             answer =
                 std::to_string(cards.cards().all()[a]->device().module_id());
-        } else if (what == "hide") {
-            GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 0) == 0);
         } else if (what == "open_files") {
             answer = std::to_string(count_open_fds());
         } else if (what == "warning") {
@@ -246,40 +232,24 @@ int export_memory()
     return 0;
 }
 
-int use_key(bool holds)
+GAUDI_CHILD(holds_a_key)
 {
     (void)open_md_of_child();
     GAUDI_CHILD_REQUIRE_NO_FAILURE();
     tell_parent("next");
     unpacked remote(from_parent<ipc::wire_key>());
     GAUDI_CHILD_REQUIRE(remote.status == UCS_OK);
-    GAUDI_CHILD_REQUIRE(!holds || (remote->hold() == UCS_OK));
+    GAUDI_CHILD_REQUIRE(remote->hold() == UCS_OK);
     tell_parent("used");
     wait_for_parent();
     return 1;
 }
 
-GAUDI_CHILD(uses_a_key)
-{
-    return use_key(false);
-}
-
-GAUDI_CHILD(holds_a_key)
-{
-    return use_key(true);
-}
-
-key_user::key_user(const ipc::wire_key &key, const std::string &child)
-    : child_process(child)
+key_user::key_user(const ipc::wire_key &key) : child_process("holds_a_key")
 {
     EXPECT_EQ(read_line(), "next");
     write_line(to_line(key));
     EXPECT_EQ(read_line(), "used");
-}
-
-GAUDI_CHILD(exports_memory)
-{
-    return export_memory();
 }
 
 std::string exporter_process::ask(const std::string &word, uint64_t a,

@@ -42,15 +42,11 @@ uct_md_h open_md_of_child();
 uct_mem_h register_with_key(uct_md_h md, void *start, size_t length,
                             ipc::wire_key &key_p);
 
-/** The body of a child that exports. */
-int export_memory();
-
 /** The process that exports. What it cannot do ends it. */
 class exporter_process {
 public:
-    explicit exporter_process(const child_options &options = {},
-                              const std::string &child     = "exports_memory")
-        : process(child, options)
+    explicit exporter_process(const child_options &options = {})
+        : process("exports_memory", options)
     {}
 
     /** Device memory with a byte in the first and the last 64 KiB of it, in a
@@ -109,14 +105,10 @@ public:
     child_process process;
 };
 
-/** The body of a child that unpacks a key, and perhaps holds it. */
-int use_key(bool holds);
-
-/** A process that uses a key, until it is killed. */
+/** A process that holds a key, until it is killed. */
 class key_user : public child_process {
 public:
-    explicit key_user(const ipc::wire_key &key,
-                      const std::string &child = "holds_a_key");
+    explicit key_user(const ipc::wire_key &key);
 };
 
 /** A key that was unpacked. */

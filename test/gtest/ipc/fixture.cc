@@ -2,14 +2,12 @@
 #include "gtest/ipc/fixture.h"
 
 #include "common/framework.h"
-#include "common/process_state.h"
 #include "common/ucx_logs.h"
 #include "synapse/synapse_library.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/ucx/config.h"
 
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <thread>
 #include <utility>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a process copies for others, when they ask for it by hand, and for what
  * makes no sense. */
+#include "common/needs.h"
 #include "common/process_state.h"
 #include "common/ucx_logs.h"
 #include "uct/gaudi/base/cards/card_table.h"
@@ -14,34 +15,19 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 
-#include <poll.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace gaudi::test {
 
-namespace {
-
-thread_local unsigned yields = 0;
-
-} // namespace
-
-extern "C" int sched_yield() noexcept
-{
-    ++yields;
-    return static_cast<int>(syscall(SYS_sched_yield));
-}
+namespace {} // namespace
 
 namespace {
 
@@ -141,89 +127,6 @@ struct raw_client {
     uint64_t posted = 0;
 };
 
-/* What a client of an engine asks for, without a key that is looked at. */
-class unchecked_memory final : public ipc::served_memory {
-public:
-    explicit unchecked_memory(const ipc::wire_key &key)
-        : mark_{key.cell, key.stamp}
-    {}
-    ipc::own_page::mark mark() const override { return mark_; }
-    ucs_status_t check(uint64_t, size_t) override { return UCS_OK; }
-    ucs_status_t hold() override { return UCS_OK; }
-    void release() override {}
-    const util::process_memory *host() override { return nullptr; }
-
-private:
-    const ipc::own_page::mark mark_;
-};
-
-/* The client of an engine, whose server is stopped as soon as it has asked. It
- * stays on one core. */
-class waiting_client {
-public:
-    waiting_client(const exporter_process &server,
-                   const std::shared_ptr<ipc::foreign_page> &of,
-                   const ipc::wire_key &key, uint64_t address)
-        : server_(server), event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-          memory_(key)
-    {
-        EXPECT_EQ(0, sched_getaffinity(0, sizeof(cores_), &cores_));
-        cpu_set_t here;
-        CPU_ZERO(&here);
-        CPU_SET(static_cast<unsigned>(sched_getcpu()), &here);
-        EXPECT_EQ(0, sched_setaffinity(0, sizeof(here), &here));
-        EXPECT_EQ(0, ipc::copy_client::connect(
-                         of, {data_bytes, slots, event_.get()}, queue_));
-        EXPECT_EQ(UCS_OK, of->process().get_files(
-                              of->copy_service(), bell_,
-                              {make_ring([](auto &) {}).get(), event_.get()}));
-        server.process.stop();
-        EXPECT_EQ(0, queue_->ask(memory_, 0, address, 1, nullptr));
-        (void)rings();
-    }
-    ~waiting_client()
-    {
-        EXPECT_EQ(0, eventfd_write(bell_[0].get(), 1)); /* what rings() took */
-        server_.process.kill(SIGCONT);
-        shim::dma_completion done;
-        EXPECT_TRUE(eventually([&] { return queue_->poll(&done, 1) == 1; }));
-        EXPECT_EQ(0, done.status);
-        EXPECT_EQ(0, sched_setaffinity(0, sizeof(cores_), &cores_));
-    }
-
-    /* Have it find nothing so many times. @return How often it gave its core
-     * away. */
-    unsigned poll(unsigned times)
-    {
-        shim::dma_completion done;
-        const unsigned before = yields;
-        for (unsigned i = 0; i < times; ++i) {
-            EXPECT_EQ(0u, queue_->poll(&done, 1));
-        }
-        return yields - before;
-    }
-    /* How often the server was rung since the last time. */
-    [[nodiscard]] eventfd_t rings() const
-    {
-        eventfd_t count = 0;
-        (void)eventfd_read(bell_[0].get(), &count);
-        return count;
-    }
-    [[nodiscard]] ipc::copy_ring &ring() const
-    {
-        return *reinterpret_cast<ipc::copy_ring *>(
-            queue_->memory().data() - ipc::copy_ring::data_offset(slots));
-    }
-
-private:
-    const exporter_process &server_;
-    util::unique_fd event_;
-    unchecked_memory memory_;
-    std::unique_ptr<base::owner_queue> queue_;
-    ipc::file_pair bell_;
-    cpu_set_t cores_{};
-};
-
 struct wire_keys {
     ipc::wire_key of[2];
 };
@@ -305,28 +208,6 @@ TEST_F(copy_service, copies_to_and_from_what_there_is_a_key_for)
     }
 }
 
-TEST_F(copy_service, keeps_room_for_who_comes_later)
-{
-    constexpr uint64_t most = 8;
-    raw_client first(*of);
-    raw_client second(*of);
-    EXPECT_EQ(0, second.run(request()));
-    (void)other.ask("pause", 1);
-    const uint64_t before = other.ask_number("jobs");
-    for (unsigned i = 0; i < slots; ++i) {
-        first.post(request());
-    }
-    EXPECT_TRUE(
-        eventually([&] { return other.ask_number("jobs") >= before + most; }));
-    second.post(request());
-    EXPECT_TRUE(
-        eventually([&] { return other.ask_number("jobs") > before + most; }));
-    EXPECT_EQ(before + most + 1, other.ask_number("jobs"));
-    (void)other.ask("pause", 0);
-    EXPECT_TRUE(eventually(
-        [&] { return first.ring().requests()[slots - 1].ended == slots; }));
-}
-
 TEST_F(copy_service, refuses_what_is_out_of_place)
 {
     raw_client client(*of);
@@ -362,6 +243,7 @@ TEST_F(copy_service, refuses_what_is_out_of_place)
  * ports. */
 TEST_F(copy_service, writes_memory_of_a_card_over_its_own_ports_alone)
 {
+    GAUDI_NEEDS(second_card);
     exporter_process both{{{{"UCX_GAUDI_IPC_ROUTES", "ports"},
                             {"UCX_GAUDI_DEVICES", "2,3"},
                             {"HLTHUNK_EMU_PORTS", "y"},
@@ -455,80 +337,6 @@ TEST_F(copy_service, goes_on_beside_an_event_that_is_full)
     expect_to_serve();
 }
 
-TEST_F(copy_service, keeps_nothing_of_a_thousand_clients)
-{
-    const std::string process = "/proc/" + std::to_string(other.process.pid());
-    const auto census =
-        [&] { /* a copy of each ring, and what it is rung by */
-              const auto files =
-                  std::filesystem::directory_iterator(process + "/fd");
-              const std::string maps = read_file(process + "/maps");
-              return std::pair(std::distance(begin(files), end(files)),
-                               std::ranges::count(maps, '\n'));
-        };
-    expect_to_serve();
-    auto before = census();
-    EXPECT_TRUE(
-        eventually([&] { return std::exchange(before, census()) == before; }));
-    for (unsigned i = 0; (i < 1000) && !HasFailure(); ++i) {
-        const raw_client each(*of);
-    }
-    EXPECT_TRUE(eventually([&] { return census() <= before; }));
-}
-
-/* By which it is asked later whether it has ended: two threads may bring it. */
-TEST_F(copy_service, keeps_the_page_that_a_ring_came_with)
-{
-    const raw_client client(*of);
-    const auto mapped = [&] {
-        std::istringstream maps(read_file(
-            "/proc/" + std::to_string(other.process.pid()) + "/maps"));
-        unsigned count = 0;
-        for (std::string line; std::getline(maps, line);) {
-            count += line.find("memfd:gaudi_ipc") != line.npos;
-        }
-        return count;
-    };
-    const auto before = mapped();
-    ipc::file_pair page;
-    EXPECT_EQ(UCS_OK,
-              of->process().get_files(key.page, page,
-                                      {ipc::own_page::instance()->fd(), -1}));
-    EXPECT_EQ(before, mapped());
-}
-
-TEST_F(copy_service, is_rung_once_by_who_has_waited_for_long)
-{
-    waiting_client client(other, of, key, at);
-    client.poll(1023);
-    EXPECT_EQ(0u, client.rings());
-    client.poll(1);
-    EXPECT_EQ(1u, client.rings());
-    client.poll(5000);
-    EXPECT_EQ(0u, client.rings());
-}
-
-/* And only there: elsewhere it does not wait for this core. */
-TEST_F(copy_service, gets_the_core_of_who_waits_for_an_interface_on_it)
-{
-    waiting_client client(other, of, key, at);
-    ASSERT_EQ(ipc::own_core(), client.ring().client_core.load());
-    client.ring().server_core = ipc::own_core();
-    EXPECT_EQ(0u, client.poll(31));
-    EXPECT_EQ(1u, client.poll(1));
-    EXPECT_EQ(0u, client.poll(2000));
-    EXPECT_EQ(0u, client.ring().server_core); /* that was no help */
-}
-
-TEST_F(copy_service, does_not_get_the_core_of_who_waits_elsewhere)
-{
-    for (const bool is_known : {false, true}) {
-        waiting_client client(other, of, key, at);
-        client.ring().server_core = is_known ? ipc::own_core() + 1 : 0;
-        EXPECT_EQ(0u, client.poll(2000));
-    }
-}
-
 TEST_F(copy_service, ends_with_the_key)
 {
     raw_client client(*of);
@@ -592,6 +400,7 @@ using served_copies = keys_test;
 /* Whoever has it may wait for them. */
 TEST_F(served_copies, do_not_wait_for_the_card_table)
 {
+    GAUDI_NEEDS(own_card);
     child_process child("closes_its_card",
                         {{{"UCX_GAUDI_IPC_ROUTES", "host"}}, -1});
     wire_keys keys{};

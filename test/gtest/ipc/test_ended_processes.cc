@@ -5,9 +5,6 @@
 #include "gtest/ipc/exporter.h"
 #include "gtest/ipc/fixture.h"
 
-#include <algorithm>
-#include <climits>
-#include <dirent.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -16,21 +13,6 @@ namespace gaudi::test {
 namespace {
 
 using ended_processes = keys_test;
-
-/* Open file descriptors of another process. */
-unsigned count_fds_of(pid_t process)
-{
-    unsigned count = 0;
-    DIR *directory =
-        opendir(("/proc/" + std::to_string(process) + "/fd").c_str());
-    while ((directory != nullptr) && (readdir(directory) != nullptr)) {
-        ++count;
-    }
-    if (directory != nullptr) {
-        closedir(directory);
-    }
-    return count;
-}
 
 } // namespace
 
@@ -73,31 +55,6 @@ TEST_F(ended_processes, that_execute_another_program_are_not_written_to)
     (void)take_logs();
     child.kill(SIGKILL);
     (void)child.wait();
-}
-
-TEST_F(ended_processes, take_no_descriptor_of_who_asked_what_they_use)
-{
-    exporter_process other;
-    const uint64_t at = other.allocate_host(mebi, 1);
-    unsigned fewest   = UINT_MAX;
-    for (unsigned round = 0; round < 5; ++round) {
-        key_user user(other.key(at, mebi), "uses_a_key");
-        EXPECT_TRUE(other.invalidate(other.key(at, mebi)));
-        user.kill(SIGKILL);
-        (void)user.wait();
-        EXPECT_TRUE(other.invalidate(other.key(at, mebi)));
-        unsigned now = count_fds_of(other.process.pid());
-        EXPECT_GT(now, 3u);
-        /* Its thread of files may be about to close some, and may have been
-         * when the first were counted; what is kept adds up over the
-         * rounds. */
-        EXPECT_TRUE(eventually([&] {
-            now = count_fds_of(other.process.pid());
-            return now <= fewest;
-        })) << now
-            << " instead of " << fewest << " in round " << round;
-        fewest = std::min(fewest, now);
-    }
 }
 
 } // namespace gaudi::test

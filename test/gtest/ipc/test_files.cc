@@ -25,7 +25,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -48,8 +47,6 @@ using gaudi::ipc::wire_reply;
 using gaudi::ipc::wire_request;
 using gaudi::util::unique_fd;
 using std::chrono::steady_clock;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 namespace {
@@ -237,55 +234,26 @@ GAUDI_CHILD(offers_files)
 TEST(machine, reaches_its_own_kind_only_and_says_why)
 {
     const machine_address own = own_machine();
-    const std::string lacks   = ", and UCX_GAUDI_IPC_DIR names no folder that "
-                                "both have";
     EXPECT_EQ("", gaudi::ipc::why_unreachable(own));
-
-    machine_address other = own;
-    other.system ^= 1;
-    EXPECT_EQ("it is on another machine", gaudi::ipc::why_unreachable(other));
-    other = own;
-    other.box ^= 1;
-    EXPECT_EQ("it is in another box of cards",
-              gaudi::ipc::why_unreachable(other));
-    other.net_namespace ^= 1;
-    EXPECT_EQ("it is in another network namespace" + lacks,
-              gaudi::ipc::why_unreachable(other));
-    other.pid_namespace ^= 1;
-    EXPECT_EQ("it is in another network and PID namespace than this process" +
-                  lacks,
-              gaudi::ipc::why_unreachable(other));
-    other.user_namespace ^= 1;
-    EXPECT_EQ("it is in another network, PID and user namespace than this "
-              "process" +
-                  lacks,
-              gaudi::ipc::why_unreachable(other));
-    /* That keeps nobody apart who has a folder with it. */
-    other.folder = own.folder ^ 1;
-    EXPECT_NE("", gaudi::ipc::why_unreachable(other));
-    other = own;
-    other.net_namespace ^= 1;
-    EXPECT_EQ("it is in another network namespace" + lacks,
-              gaudi::ipc::why_unreachable(other))
-        << "of the same cards";
-    other = own;
-    other.pid_namespace ^= 1;
-    EXPECT_EQ("it is in another PID namespace" + lacks,
-              gaudi::ipc::why_unreachable(other));
-    other = own;
-    other.user_namespace ^= 1;
-    EXPECT_EQ("it is in another user namespace" + lacks,
-              gaudi::ipc::why_unreachable(other));
-    other         = own;
-    other.uid     = own.uid + 1;
-    other.version = own.version;
-    EXPECT_EQ("it belongs to user " + std::to_string(own.uid + 1) +
-                  ", and this process to " + std::to_string(own.uid),
-              gaudi::ipc::why_unreachable(other));
-    other         = own;
-    other.version = own.version + 1;
-    EXPECT_EQ("it speaks version 10, and this process 9",
-              gaudi::ipc::why_unreachable(other));
+    using edit                                   = void (*)(machine_address &);
+    const std::pair<edit, const char *> others[] = {
+        {[](auto &other) { other.system ^= 1; }, "another machine"},
+        {[](auto &other) { other.box ^= 1; }, "another box"},
+        {[](auto &other) { other.net_namespace ^= 1; }, "network namespace"},
+        {[](auto &other) { other.pid_namespace ^= 1; }, "PID namespace"},
+        {[](auto &other) { other.user_namespace ^= 1; }, "user namespace"},
+        {[](auto &other) {
+             other.net_namespace ^= 1;
+             other.pid_namespace ^= 1;
+         },
+         "UCX_GAUDI_IPC_DIR"},
+        {[](auto &other) { other.uid += 1; }, "user"},
+        {[](auto &other) { other.version += 1; }, "version"}};
+    for (const auto &[change, why] : others) {
+        machine_address other = own;
+        change(other);
+        EXPECT_THAT(gaudi::ipc::why_unreachable(other), HasSubstr(why));
+    }
 }
 
 TEST_F(files, belong_to_one_process_of_all_with_its_pid)
@@ -335,37 +303,22 @@ TEST_F(files, of_the_own_process_are_duplicated)
     file_service::remove(ref);
 }
 
-TEST_F(files, give_those_that_are_registered)
-{
-    start();
-    ASSERT_EQ(UCS_OK, get(offered.registered));
-    EXPECT_TRUE(has_content(got.get()));
-    EXPECT_EQ(FD_CLOEXEC, fcntl(got.get(), F_GETFD));
-}
-
 TEST_F(files, never_give_another_one)
 {
     start();
+    EXPECT_EQ(UCS_ERR_NO_ELEM, get(offered.removed));
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(offered.replaced));
     file_ref never = offered.registered;
     ++never.name;
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(never));
 }
 
-TEST_F(files, are_made_for_each_who_asks)
-{
-    start();
-    ASSERT_EQ(UCS_OK, get(offered.made));
-    EXPECT_TRUE(has_content(got.get()));
-    ASSERT_EQ(0, ftruncate(got.get(), 0));
-    ASSERT_EQ(UCS_OK, get(offered.made));
-    EXPECT_TRUE(has_content(got.get())) << "it is another one";
-}
-
 TEST_F(files, are_for_those_who_know_the_token)
 {
     start();
-    EXPECT_EQ(UCS_OK, get(offered.registered));
+    ASSERT_EQ(UCS_OK, get(offered.registered));
+    EXPECT_TRUE(has_content(got.get()));
+    EXPECT_EQ(FD_CLOEXEC, fcntl(got.get(), F_GETFD));
     for (const uint64_t bit : {uint64_t{1}, uint64_t{1} << 63}) {
         file_ref guess = offered.registered;
         guess.name ^= bit;
@@ -377,42 +330,6 @@ TEST_F(files, are_for_those_who_know_the_token)
     file_ref guess = offered.registered;
     guess.secret   = 0;
     EXPECT_EQ(UCS_ERR_NO_ELEM, get(guess));
-}
-
-TEST(file_refs, have_tokens_of_their_own)
-{
-    const util::unique_fd file = make_file();
-    file_ref one{};
-    file_ref two{};
-    ASSERT_TRUE(add(file, one));
-    ASSERT_TRUE(add(file, two));
-    EXPECT_NE(one.name, two.name);
-    EXPECT_NE(one.secret, two.secret);
-    EXPECT_NE(one.name, one.secret);
-    file_service::remove(one);
-    file_service::remove(two);
-}
-
-TEST_F(files, leave_no_descriptor_behind)
-{
-    start();
-    (void)get(offered.registered);
-    got.reset();
-    const unsigned before = count_open_fds();
-    for (unsigned i = 0; i < 50; ++i) {
-        (void)get(offered.registered);
-        (void)get(offered.made);
-        (void)get(offered.replaced);
-        (void)get(offered.removed);
-        got.reset();
-    }
-    EXPECT_EQ(before, count_open_fds());
-}
-
-TEST_F(files, that_are_not_registered_are_not_handed_out)
-{
-    start();
-    EXPECT_EQ(UCS_ERR_NO_ELEM, get(offered.removed));
 }
 
 TEST_F(files, of_a_process_that_does_not_answer_are_not_waited_for)
@@ -559,37 +476,6 @@ TEST_F(files, are_not_for_users_that_are_not_mapped)
     expect_success("asks_and_gets_no_answer", offered);
 }
 
-constexpr unsigned nobody = 65534;
-
-GAUDI_CHILD(offers_files_as_nobody)
-{
-    GAUDI_CHILD_REQUIRE(become_another_user(nobody));
-    return offer_files();
-}
-
-GAUDI_CHILD(says_that_nobody_cannot_ask)
-{
-    GAUDI_CHILD_REQUIRE(become_another_user(nobody));
-    const auto offered = from_parent<offer>();
-    collect_logs();
-    const logs_down_to info(UCS_LOG_LEVEL_INFO);
-    GAUDI_CHILD_REQUIRE(ipc::probe(own_machine(), offered.process) ==
-                        UCS_ERR_UNREACHABLE);
-    GAUDI_CHILD_REQUIRE(ipc::probe(own_machine(), own_process()) == UCS_OK);
-    EXPECT_THAT(take_logs(),
-                ElementsAre(AllOf(HasSubstr("user 65534 "),
-                                  HasSubstr("(run as another user)"))));
-    GAUDI_CHILD_REQUIRE_NO_FAILURE();
-    return 0;
-}
-
-TEST_F(files, are_not_for_the_user_who_stands_for_all_others)
-{
-    GAUDI_SKIP_IF(why_no_other_user());
-    start("offers_files_as_nobody");
-    expect_success("says_that_nobody_cannot_ask", offered);
-}
-
 GAUDI_CHILD(asks_in_another_user_namespace)
 {
     const auto offered = from_parent<offer>();
@@ -649,43 +535,6 @@ TEST_F(files, are_not_for_who_has_asked_and_ended)
     const unique_fd answers(receive_descriptor(own.get()));
     child->kill(SIGCONT);
     EXPECT_EQ(UCS_ERR_REJECTED, answer_of_service(answers.get(), deadline_ms));
-}
-
-TEST_F(files, are_in_reach_of_a_process_without_being_asked_for)
-{
-    start();
-    remote_process::set_timeout(1000);
-    EXPECT_EQ(UCS_OK, process->probe_files());
-    child->stop();
-    EXPECT_EQ(UCS_OK, process->probe_files());
-    child->kill(SIGCONT);
-    const unsigned before = count_open_fds();
-    (void)process->probe_files();
-    EXPECT_EQ(before, count_open_fds());
-
-    std::shared_ptr<remote_process> own;
-    ASSERT_EQ(UCS_OK, remote_process::open(own_process(), own));
-    EXPECT_EQ(UCS_OK, own->probe_files());
-
-    child->kill(SIGKILL);
-    (void)child->wait();
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, process->probe_files());
-}
-
-GAUDI_CHILD(has_no_service)
-{
-    offer what{};
-    what.process = own_process();
-    tell_parent(to_line(what));
-    wait_for_parent();
-    return 0;
-}
-
-TEST_F(files, of_a_process_without_a_service_are_out_of_reach)
-{
-    start("has_no_service");
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, process->probe_files());
-    EXPECT_EQ(UCS_ERR_UNREACHABLE, get(offered.registered));
 }
 
 } // namespace gaudi::test

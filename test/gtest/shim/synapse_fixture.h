@@ -48,7 +48,6 @@ protected:
     {
         dev.reset();
         EXPECT_EQ(synapse().syn_stand_in_mappings(), 0u);
-        EXPECT_EQ(synapse().syn_stand_in_blocking_calls(), 0u);
     }
 
     shim::allocation allocate(uint64_t size) const

@@ -43,19 +43,6 @@ protected:
     std::unique_ptr<device_memory> memory;
 };
 
-TEST_F(shim_dmabuf, every_export_is_a_new_descriptor_that_exec_closes)
-{
-    const int first  = export_all();
-    const int second = export_all();
-    EXPECT_NE(first, second);
-    EXPECT_EQ(fcntl(first, F_GETFD), FD_CLOEXEC);
-    EXPECT_EQ(memory->memory.close(), -EINVAL) << "alive";
-    close(first);
-    EXPECT_EQ(memory->memory.close(), -EINVAL) << "alive";
-    close(second);
-    EXPECT_EQ(memory->memory.close(), 0);
-}
-
 TEST_F(shim_dmabuf, only_pages_are_exported)
 {
     int fd = -1;
@@ -107,18 +94,6 @@ TEST_F(shim_dmabuf, an_import_is_the_memory_of_the_other_card)
     EXPECT_EQ(memory->memory.close(), -EINVAL) << "imported";
     EXPECT_EQ(import.close(), 0);
     EXPECT_EQ(import.address(), 0u);
-    EXPECT_EQ(memory->memory.close(), 0);
-}
-
-TEST_F(shim_dmabuf, an_import_ends_with_its_owner)
-{
-    const int fd = export_all();
-    {
-        registration import;
-        ASSERT_EQ(importer->import_dmabuf(fd, size, import), 0);
-        close(fd);
-        EXPECT_EQ(memory->memory.close(), -EINVAL);
-    }
     EXPECT_EQ(memory->memory.close(), 0);
 }
 
@@ -240,86 +215,57 @@ public:
         return ret;
     }
 
-    [[nodiscard]] shim::device &card() const { return *device_; }
-
 private:
     shim::library lib_{GAUDI_BUILD_DIR
                        "/lib/stubs/libhlthunk_stub_no_optional.so"};
     std::unique_ptr<shim::device> device_;
 };
 
-constexpr uint64_t mapped   = 0x1001000000000000;
-constexpr uint64_t imported = 0xfff0000000001000;
-
-TEST(shim_dmabuf_calls, gaudi_exports_physical_addresses)
+TEST(shim_dmabuf_calls, are_those_of_the_card_and_the_kernel)
 {
-    for (const uint32_t id : {0x1000, 0x1010}) {
-        other_driver driver(id, import_by::none);
-        EXPECT_EQ(driver.export_from(0x20000000, 4096), 77);
-        EXPECT_EQ(driver.calls(), "physical 0x20001000 8192 rw,cloexec\n");
+    constexpr uint64_t physical = 0x20000000;
+    constexpr uint64_t mapped   = 0x1001000000000000;
+    constexpr char asked_new[]  = "new op 99 fd 5 length 8192\n";
+    constexpr char asked_both[] = "new op 99 fd 5 length 8192\n"
+                                  "old op 99 fd 5 length 8192\n";
+    const struct {
+        uint32_t card;
+        import_by by;
+        bool has_export;
+        uint64_t address;
+        uint64_t offset;
+        int exported;
+        const char *for_export;
+        int imported;
+        const char *for_import;
+    } rows[] = {
+        /* Gaudi exports physical addresses. A driver without import is
+         * recognized by what it says to a descriptor of nothing. */
+        {0x1000, import_by::none, true, physical, 4096, 77,
+         "physical 0x20001000 8192 rw,cloexec\n", -EOPNOTSUPP,
+         "new op 99 fd 5 length 8192\n"
+         "new op 99 fd 4294967295 length 8192\n"},
+        {0x1020, import_by::new_number, true, mapped, 4096, 78,
+         "mapped 0x1001000000000000 8192 at 4096 rw,cloexec\n", 0, asked_new},
+        /* Old kernels take no notice of the offset. */
+        {0x1060, import_by::old_number, true, mapped, 4096, -EOPNOTSUPP, "", 0,
+         asked_both},
+        {0x1060, import_by::old_number, true, mapped, 0, 78,
+         "mapped 0x1001000000000000 8192 at 0 rw,cloexec\n", 0, asked_both},
+        /* A library can have neither. */
+        {0x1020, import_by::unknown, false, mapped, 0, -EOPNOTSUPP, "",
+         -EOPNOTSUPP, ""},
+        {0x1000, import_by::unknown, false, physical, 0, -EOPNOTSUPP, "",
+         -EOPNOTSUPP, ""},
+    };
+    for (const auto &row : rows) {
+        other_driver driver(row.card, row.by, row.has_export);
+        EXPECT_EQ(driver.export_from(row.address, row.offset), row.exported);
+        EXPECT_EQ(driver.calls(), row.for_export);
+        EXPECT_EQ(driver.import((row.imported == 0) ? 0xfff0000000001000 : 0),
+                  row.imported);
+        EXPECT_EQ(driver.calls(), row.for_import);
     }
-}
-
-TEST(shim_dmabuf_calls, later_cards_export_mappings)
-{
-    other_driver driver(0x1020, import_by::new_number);
-    EXPECT_EQ(driver.export_from(mapped, 4096), 78);
-    EXPECT_EQ(driver.calls(),
-              "mapped 0x1001000000000000 8192 at 4096 rw,cloexec\n");
-}
-
-/* They take no notice of the offset. */
-TEST(shim_dmabuf_calls, old_kernels_export_from_the_start_of_a_mapping)
-{
-    other_driver driver(0x1060, import_by::old_number);
-    EXPECT_EQ(driver.export_from(mapped, 4096), -EOPNOTSUPP);
-    EXPECT_EQ(driver.calls(), "");
-    EXPECT_EQ(driver.export_from(mapped, 0), 78);
-    EXPECT_EQ(driver.calls(),
-              "mapped 0x1001000000000000 8192 at 0 rw,cloexec\n");
-}
-
-TEST(shim_dmabuf_calls, a_library_can_have_no_export)
-{
-    for (const uint32_t id : {0x1020, 0x1000}) {
-        other_driver driver(id, import_by::unknown, false);
-        EXPECT_EQ(driver.export_from(0x20000000, 0), -EOPNOTSUPP);
-    }
-}
-
-TEST(shim_dmabuf_calls, the_number_of_new_kernels_is_tried_first)
-{
-    other_driver driver(0x1020, import_by::new_number);
-    EXPECT_EQ(driver.import(imported), 0);
-    EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n");
-}
-
-TEST(shim_dmabuf_calls, the_number_of_old_kernels_is_tried_next)
-{
-    other_driver driver(0x1060, import_by::old_number);
-    EXPECT_EQ(driver.import(imported), 0);
-    EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n"
-                              "old op 99 fd 5 length 8192\n");
-}
-
-TEST(shim_dmabuf_calls, a_driver_without_import_is_recognized)
-{
-    other_driver driver(0x1000, import_by::none);
-    EXPECT_EQ(driver.import(0), -EOPNOTSUPP);
-    EXPECT_EQ(driver.calls(), "new op 99 fd 5 length 8192\n"
-                              "new op 99 fd 4294967295 length 8192\n");
-}
-
-/* Without the hook the kernel is asked. */
-TEST(shim_dmabuf_calls, a_file_that_is_no_device_cannot_import)
-{
-    other_driver driver(0x1020, import_by::unknown, false);
-    EXPECT_EQ(driver.import(0), -EOPNOTSUPP);
-    const int file = memfd_create("file", MFD_CLOEXEC);
-    ASSERT_EQ(ftruncate(file, 12288), 0);
-    EXPECT_EQ(driver.card().dmabuf_size(file), 12288);
-    close(file);
-    EXPECT_EQ(driver.card().dmabuf_size(file), -EBADF);
 }
 
 } // namespace

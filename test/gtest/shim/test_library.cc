@@ -26,16 +26,6 @@ TEST(shim_library, loads_a_whole_one)
 #undef HLTHUNK_SYMBOL
 }
 
-TEST(shim_library, says_which_file_is_missing)
-{
-    const library lib("/nowhere/libhl-thunk.so");
-    EXPECT_FALSE(lib.usable());
-    EXPECT_THAT(lib.reason(), HasSubstr("/nowhere/libhl-thunk.so"));
-    EXPECT_EQ(lib.path(), "/nowhere/libhl-thunk.so");
-    EXPECT_EQ(lib.find("hlthunk_open"), nullptr);
-    EXPECT_EQ(lib.hlthunk_open, nullptr);
-}
-
 TEST(shim_library, says_that_a_file_is_no_library)
 {
     const library lib("/proc/self/status");
@@ -49,8 +39,9 @@ TEST(shim_library, names_every_required_symbol_that_is_missing)
         std::string(stubs) + "libhlthunk_stub_no_required.so";
     const library lib(path);
     EXPECT_FALSE(lib.usable());
-    EXPECT_EQ(lib.reason(),
-              path + " lacks hlthunk_memory_unmap, hlthunk_wait_for_cs");
+    for (const char *each : {"hlthunk_memory_unmap", "hlthunk_wait_for_cs"}) {
+        EXPECT_THAT(lib.reason(), HasSubstr(each));
+    }
     EXPECT_NE(lib.find("hlthunk_open"), nullptr) << "it is loaded";
 }
 
@@ -62,22 +53,6 @@ TEST(shim_library, is_usable_without_optional_symbols)
     EXPECT_EQ(lib.hlthunk_device_mapped_memory_export_dmabuf_fd, nullptr);
     EXPECT_NE(lib.hlthunk_get_device_count, nullptr);
     EXPECT_NE(lib.hlthunk_open, nullptr);
-}
-
-TEST(shim_library, finds_symbols_beyond_its_table)
-{
-    const library lib(gaudi::test::emulator_path());
-    EXPECT_NE(lib.find("hlthunk_emu_pause"), nullptr);
-    EXPECT_EQ(lib.find("hlthunk_no_such_function"), nullptr);
-}
-
-TEST(shim_library, keeps_two_libraries_apart)
-{
-    const library real(gaudi::test::emulator_path());
-    const library stub(std::string(stubs) + "libhlthunk_stub_no_optional.so");
-    EXPECT_NE(real.hlthunk_open, stub.hlthunk_open);
-    EXPECT_EQ(real.hlthunk_get_device_count(HLTHUNK_DEVICE_DONT_CARE), 8);
-    EXPECT_EQ(stub.hlthunk_get_device_count(HLTHUNK_DEVICE_DONT_CARE), 0);
 }
 
 } // namespace

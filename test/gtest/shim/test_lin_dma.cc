@@ -30,26 +30,6 @@ static_assert(make_barrier().ctl == 0xaa000000);
 static_assert(lin_dma_max_bytes <= UINT32_MAX);
 static_assert(lin_dma_max_bytes % 4096 == 0);
 
-TEST(shim_lin_dma, says_what_to_copy_where)
-{
-    const lin_dma packet =
-        make_lin_dma(0x1001001800000000, 0xfff0000000000123, 0xfffff000);
-    EXPECT_EQ(packet.dst, 0x1001001800000000u);
-    EXPECT_EQ(packet.src, 0xfff0000000000123u);
-    EXPECT_EQ(packet.tsize, 0xfffff000u);
-    EXPECT_EQ((packet.ctl >> 24) & 0x1f, 9u) << "the opcode";
-    EXPECT_NE(packet.ctl & (1u << 31), 0u) << "the message barrier";
-    EXPECT_EQ(packet.ctl & 0x00ffffff, 0u) << "no memset, no completion write";
-}
-
-TEST(shim_lin_dma, cp_dma_points_at_the_lower_buffer)
-{
-    const cp_dma packet = make_cp_dma(0xfff0000000001000, 48);
-    EXPECT_EQ(packet.src, 0xfff0000000001000u);
-    EXPECT_EQ(packet.tsize, 48u);
-    EXPECT_EQ((packet.ctl >> 24) & 0x1f, 5u);
-}
-
 /* Everything that a copy becomes, in rounds of a small capacity. */
 std::vector<lin_dma> split(uint64_t dst, uint64_t src, uint64_t length,
                            uint64_t max_bytes, size_t capacity)
@@ -96,39 +76,6 @@ TEST(shim_lin_dma, a_split_copy_covers_every_byte_once)
             EXPECT_EQ(done, length);
         }
     }
-}
-
-TEST(shim_lin_dma, a_packet_is_as_long_as_it_may_be)
-{
-    const auto packets = split(0, 0, 10 * gibi, lin_dma_max_bytes, 8);
-    ASSERT_EQ(packets.size(), 3u);
-    EXPECT_EQ(packets[0].tsize, 0xfffff000u);
-    EXPECT_EQ(packets[1].tsize, 0xfffff000u);
-    EXPECT_EQ(packets[2].tsize, 2 * gibi + 8192);
-}
-
-TEST(shim_lin_dma, a_copy_of_nothing_has_no_packets)
-{
-    lin_dma packet{};
-    uint64_t dst    = 1;
-    uint64_t src    = 2;
-    uint64_t length = 0;
-    EXPECT_EQ(build_lin_dma(&packet, 1, 4096, dst, src, length), 0u);
-    EXPECT_EQ(dst, 1u);
-    EXPECT_EQ(src, 2u);
-}
-
-TEST(shim_lin_dma, a_full_buffer_leaves_the_rest_for_the_next)
-{
-    lin_dma packets[3] = {};
-    uint64_t dst       = 0x10000;
-    uint64_t src       = 0x20000;
-    uint64_t length    = 10000;
-    EXPECT_EQ(build_lin_dma(packets, 2, 4096, dst, src, length), 2u);
-    EXPECT_EQ(dst, 0x12000u);
-    EXPECT_EQ(src, 0x22000u);
-    EXPECT_EQ(length, 10000u - 8192);
-    EXPECT_EQ(packets[2].tsize, 0u) << "nothing behind the capacity";
 }
 
 } // namespace

@@ -21,16 +21,6 @@ std::string error_of(const std::string &json)
     return table.error;
 }
 
-using errors = std::vector<std::pair<std::string, std::string>>;
-
-/* Texts, and what is wrong with each. */
-void expect(const errors &cases)
-{
-    for (const auto &[json, error] : cases) {
-        EXPECT_EQ(error, error_of(json)) << json;
-    }
-}
-
 /* An entry with one member replaced. */
 std::string with(const std::string &name, const std::string &value)
 {
@@ -72,112 +62,52 @@ TEST(mapping_table, keeps_order_and_gaps)
     EXPECT_EQ("0001:1a:00.0", table.entries[2].bus_id);
 }
 
-TEST(mapping_table, may_be_empty)
-{
-    EXPECT_EQ("", error_of("[]"));
-}
-
-TEST(mapping_table, says_where_the_text_is_no_json)
-{
-    expect({{"", "near line 1, column 1: this is not JSON"},
-            {"[", "near line 1, column 2: this is not JSON"},
-            {"[{\"index\": 1,\n\"module_id\":\n 2;\n}]",
-             "near line 3, column 3: this is not JSON"},
-            {"[]\n  []", "near line 2, column 3: this is not JSON"},
-            {"[{\"index}]", "near line 1, column 4: this is not JSON"},
-            {{"[]\n \0x", 6}, "line 2, column 2: a zero byte"}});
-}
-
-TEST(mapping_table, survives_deep_nesting)
-{
-    EXPECT_THAT(error_of(std::string(60000, '[')),
-                HasSubstr("this is not JSON"));
-    EXPECT_EQ("entry 1: it is an array, not an object",
-              error_of(std::string(500, '[') + std::string(500, ']')));
-}
-
-TEST(mapping_table, has_to_be_an_array_of_objects)
-{
-    expect({{with("", ""), "it is an object, not an array of objects"},
-            {"null", "it is null, not an array of objects"},
-            {"[3]", "entry 1: it is a number, not an object"},
-            {"[" + with("", "") + ",\"x\"]",
-             "entry 2: it is a string, not an object"}});
-}
-
-TEST(mapping_table, names_the_member_that_is_missing_or_there_twice)
-{
-    for (const char *name : {"index", "module_id", "bus_id"}) {
-        EXPECT_EQ(std::string("entry 1: ") + name + " is missing",
-                  error_of(table_with(name, "")));
-    }
-    EXPECT_EQ("entry 1: index is there twice",
-              error_of(table_with("index", "1, \"index\": 1")));
-    EXPECT_EQ("entry 1: index is missing",
-              error_of(R"([{"Index":1,"module_id":2,"bus_id":"1a:00.0"}])"));
-}
-
-TEST(mapping_table, names_the_member_of_the_wrong_type)
-{
-    expect({{table_with("index", "\"1\""),
-             "entry 1: index is a string, not a number"},
-            {table_with("module_id", "null"),
-             "entry 1: module_id is null, not a number"},
-            {table_with("module_id", "true"),
-             "entry 1: module_id is a truth value, not a number"},
-            {table_with("bus_id", "19"),
-             "entry 1: bus_id is a number, not a string"}});
-}
-
-TEST(mapping_table, refuses_numbers_that_count_nothing)
-{
-    const std::string expected = ", not an integer from 0 to 9999";
-    for (const auto &[given, shown] :
-         {std::pair<std::string, std::string>{"-1", "-1"},
-          {"0.5", "0.5"},
-          {"10000", "10000"},
-          {"1e300", "1e+300"},
-          {"1e999", "inf"}}) {
-        for (const std::string name : {"index", "module_id"}) {
-            EXPECT_EQ("entry 1: " + name + " is " + shown + expected,
-                      error_of(table_with(name, given)));
-        }
-    }
-    EXPECT_EQ(
-        9999u,
-        parse_mapping_table(table_with("index", "9999.0")).entries.at(0).index);
-}
-
-TEST(mapping_table, refuses_what_is_no_bus_id)
-{
-    for (const char *wrong :
-         {"", "0000:19:00", "0000:19:00.0 ", "000g:19:00.0", "0000-19:00.0",
-          "19:00,0", "00000:19:00.0", "0x19:00.0"}) {
-        const std::string text = wrong;
-        EXPECT_EQ("entry 1: bus_id is '" + text +
-                      "', not a bus id like 0000:19:00.0",
-                  error_of(table_with("bus_id", "\"" + text + "\"")));
-    }
-    EXPECT_THAT(error_of(table_with(
-                    "bus_id", "\"\\u001b\\n" + std::string(100, 'x') + "\"")),
-                HasSubstr("bus_id is '??xxx"));
-}
-
-TEST(mapping_table, names_both_entries_of_a_duplicate)
+TEST(mapping_table, says_what_is_wrong_and_where)
 {
     const std::string first = "[" + with("", "") + ",";
-    expect({{first + R"({"index":1,"module_id":3,"bus_id":"b3:00.0"}])",
-             "entry 2: index 1 is entry 1's already"},
-            {first + R"({"index":0,"module_id":2,"bus_id":"b3:00.0"}])",
-             "entry 2: module_id 2 is entry 1's already"},
-            {first + R"({"index":0,"module_id":3,"bus_id":"1A:00.0"}])",
-             "entry 2: bus_id 0000:1a:00.0 is entry 1's already"}});
+    const std::pair<std::string, const char *> wrong[] = {
+        {"", "line 1, column 1"},
+        {"[{\"index\": 1,\n\"module_id\":\n 2;\n}]", "line 3, column 3"},
+        {"[]\n  []", "line 2, column 3"},
+        {{"[]\n \0x", 6}, "line 2, column 2"},
+        {std::string(60000, '['), "JSON"},
+        {std::string(500, '[') + std::string(500, ']'), "entry 1"},
+        {std::string(max_json_bytes + 1, ' '), "65536"},
+        {with("", ""), "array of objects"},
+        {"null", "array of objects"},
+        {"[3]", "entry 1"},
+        {first + "\"x\"]", "entry 2"},
+        {table_with("index", ""), "entry 1: index"},
+        {table_with("module_id", ""), "entry 1: module_id"},
+        {table_with("bus_id", ""), "entry 1: bus_id"},
+        {table_with("index", "1, \"index\": 1"), "entry 1: index"},
+        {table_with("index", "\"1\""), "entry 1: index"},
+        {table_with("module_id", "null"), "entry 1: module_id"},
+        {table_with("bus_id", "19"), "entry 1: bus_id"},
+        {table_with("index", "-1"), "-1"},
+        {table_with("module_id", "0.5"), "0.5"},
+        {table_with("index", "10000"), "10000"},
+        {table_with("index", "1e999"), "inf"},
+        {table_with("bus_id", "\"\""), "''"},
+        {table_with("bus_id", "\"0000:19:00.0 \""), "'0000:19:00.0 '"},
+        {table_with("bus_id", "\"000g:19:00.0\""), "'000g:19:00.0'"},
+        {table_with("bus_id", "\"00000:19:00.0\""), "'00000:19:00.0'"},
+        {table_with("bus_id", "\"\\u001b\\nx\""), "'??x'"},
+        {first + R"({"index":1,"module_id":3,"bus_id":"b3:00.0"}])",
+         "entry 2: index 1"},
+        {first + R"({"index":0,"module_id":2,"bus_id":"b3:00.0"}])",
+         "entry 2: module_id 2"},
+        {first + R"({"index":0,"module_id":3,"bus_id":"1A:00.0"}])",
+         "entry 2: bus_id 0000:1a:00.0"}};
+    for (const auto &[json, why] : wrong) {
+        EXPECT_THAT(error_of(json), HasSubstr(why)) << json.substr(0, 80);
+    }
+    EXPECT_EQ("", error_of("[]"));
+    EXPECT_EQ("", error_of(table_with("index", "9999.0")));
 }
 
 TEST(mapping_table, is_bounded)
 {
-    EXPECT_EQ("it is larger than 65536 bytes",
-              error_of(std::string(max_json_bytes + 1, ' ')));
     std::string many = "[";
     for (unsigned i = 0; i <= max_mapping_entries; ++i) {
         char entry[80];
@@ -187,7 +117,7 @@ TEST(mapping_table, is_bounded)
             (i > 0) ? "," : "", i, i, i);
         many += entry;
     }
-    EXPECT_EQ("entry 65: there are more than 64", error_of(many + "]"));
+    EXPECT_THAT(error_of(many + "]"), HasSubstr("64"));
 }
 
 TEST(mapping_table, is_read_from_a_file_or_the_value_itself)
@@ -205,21 +135,17 @@ TEST(mapping_table, is_read_from_a_file_or_the_value_itself)
 TEST(mapping_table, says_what_is_wrong_with_its_file)
 {
     const test::scratch_directory files;
-    const auto error = [](const std::string &value) {
-        return read_mapping_table(value).error;
-    };
-    EXPECT_EQ("the file cannot be opened: No such file or directory",
-              error(files.path("none")));
-    EXPECT_EQ("the file cannot be opened: No such file or directory",
-              error("   "));
-    EXPECT_EQ("it is not a regular file", error(files.path(".")));
-    EXPECT_EQ("it is not a regular file", error("/dev/zero"));
     ASSERT_EQ(0, mkfifo(files.path("pipe").c_str(), 0600));
-    EXPECT_EQ("it is not a regular file", error(files.path("pipe")));
-    EXPECT_EQ("it is larger than 65536 bytes",
-              error(files.file("large", std::string(1 << 20, ' '))));
-    EXPECT_EQ("near line 2, column 1: this is not JSON",
-              error(files.file("broken", "[\n")));
+    for (const auto &[value, why] :
+         {std::pair<std::string, const char *>{files.path("none"), "No such"},
+          {"   ", "No such"},
+          {files.path("."), "regular file"},
+          {"/dev/zero", "regular file"},
+          {files.path("pipe"), "regular file"},
+          {files.file("large", std::string(1 << 20, ' ')), "65536"},
+          {files.file("broken", "[\n"), "line 2, column 1"}}) {
+        EXPECT_THAT(read_mapping_table(value).error, HasSubstr(why)) << value;
+    }
 }
 
 } // namespace gaudi::shim

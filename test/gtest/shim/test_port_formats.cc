@@ -8,7 +8,6 @@
 #include <map>
 #include <sstream>
 #include <string>
-#include <vector>
 
 namespace gaudi::test {
 

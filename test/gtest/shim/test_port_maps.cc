@@ -184,19 +184,6 @@ TEST(port_maps, connect_ports_that_have_other_numbers)
     EXPECT_EQ(pair_of(hls2, 8, 0), "") << "no such card";
 }
 
-TEST(port_maps, of_boxes_that_are_not_known_want_a_file)
-{
-    port_map untouched;
-    for (const unsigned type : {0u, 9u, 17u}) {
-        EXPECT_EQ(find_port_map(type, "", untouched),
-                  "how ports are connected in this box (type " +
-                      std::to_string(type) +
-                      ") is not known: name a file with "
-                      "HCL_PORT_MAPPING_CONFIG");
-    }
-    EXPECT_THAT(untouched.cards, IsEmpty());
-}
-
 TEST(port_maps, of_a_file_come_before_what_is_known)
 {
     const scratch_directory files;
@@ -207,37 +194,36 @@ TEST(port_maps, of_a_file_come_before_what_is_known)
     ASSERT_THAT(map.cards, SizeIs(2));
     ASSERT_THAT(map.between(0, 1), SizeIs(1));
     EXPECT_THAT(loose_ports(map, 1), SizeIs(23));
-    EXPECT_EQ(find_port_map(hls2, "/none", map),
-              "HCL_PORT_MAPPING_CONFIG=/none: the file cannot be opened: No "
-              "such file or directory");
+    EXPECT_THAT(find_port_map(hls2, "/none", map),
+                HasSubstr("HCL_PORT_MAPPING_CONFIG=/none"));
+    EXPECT_THAT(find_port_map(17, "", map),
+                HasSubstr("HCL_PORT_MAPPING_CONFIG"));
 }
 
 TEST(port_maps, of_a_file_are_refused_where_it_is_wrong)
 {
-    EXPECT_THAT(error_of("{"), HasSubstr("this is not JSON"));
-    EXPECT_EQ(error_of("[]"), "HCL_NICS is not an array of 1 to 64");
-    EXPECT_EQ(error_of(R"({"HCL_NICS":[]})"),
-              "HCL_NICS is not an array of 1 to 64");
-    EXPECT_EQ(error_of(R"({"HCL_NICS":[{"CARD_LOCATION":1}]})"),
-              "CARD_LOCATION is not an integer from 0 to 0");
-    EXPECT_EQ(error_of(R"({"HCL_NICS":[{"CARD_LOCATION":0,"NICS":[{}]}]})"),
-              "card 0: NICS is not an array of 24");
-    EXPECT_EQ(error_of(two_cards(R"({"REMOTE_CARD":2,"REMOTE_NIC":0})")),
-              "card 1, port 0: REMOTE_CARD is not an integer from -2 to 1");
-    EXPECT_EQ(error_of(two_cards(R"({"REMOTE_CARD":0,"REMOTE_NIC":24})")),
-              "card 1, port 0: REMOTE_NIC is not an integer from 0 to 23");
-    EXPECT_EQ(error_of(two_cards(R"({"REMOTE_CARD":0,"REMOTE_NIC":"0"})")),
-              "card 1, port 0: REMOTE_NIC is not an integer from 0 to 23");
-    EXPECT_EQ(error_of(two_cards(R"({"REMOTE_CARD":0,"REMOTE_NIC":2})")),
-              "card 0, port 0 leads to card 1, port 0, which does not lead "
-              "back");
-    EXPECT_EQ(error_of(two_cards(R"({"REMOTE_CARD":1,"REMOTE_NIC":0})")),
-              "card 0, port 0 leads to card 1, port 0, which does not lead "
-              "back");
+    const auto first_port = [](const char *card, const char *port) {
+        return two_cards(std::string(R"({"REMOTE_CARD":)") + card +
+                         R"(,"REMOTE_NIC":)" + port + "}");
+    };
     std::string twice = two_cards();
     twice.replace(twice.find(R"("CARD_LOCATION":1)"), 17,
                   R"("CARD_LOCATION":0)");
-    EXPECT_EQ(error_of(twice), "card 0 is there twice");
+    const std::pair<std::string, const char *> wrong[] = {
+        {"{", "JSON"},
+        {"[]", "HCL_NICS"},
+        {R"({"HCL_NICS":[]})", "HCL_NICS"},
+        {R"({"HCL_NICS":[{"CARD_LOCATION":1}]})", "CARD_LOCATION"},
+        {R"({"HCL_NICS":[{"CARD_LOCATION":0,"NICS":[{}]}]})", "NICS"},
+        {first_port("2", "0"), "card 1, port 0: REMOTE_CARD"},
+        {first_port("0", "24"), "card 1, port 0: REMOTE_NIC"},
+        {first_port("0", "\"0\""), "card 1, port 0: REMOTE_NIC"},
+        {first_port("0", "2"), "card 0, port 0 leads to card 1, port 0"},
+        {first_port("1", "0"), "card 0, port 0 leads to card 1, port 0"},
+        {twice, "card 0"}};
+    for (const auto &[json, why] : wrong) {
+        EXPECT_THAT(error_of(json), HasSubstr(why)) << json;
+    }
 }
 
 } // namespace gaudi::test

@@ -2,7 +2,6 @@
 /* Copies and memory on a card that SynapseAI has. */
 #include "gtest/shim/synapse_fixture.h"
 
-#include "common/process_state.h"
 #include "hlthunk_shim/synapse/functions.h"
 
 #include <thread>
@@ -128,41 +127,6 @@ TEST_F(synapse_copies, end_in_order_and_say_when_there_is_no_room)
     EXPECT_EQ(queue->outstanding(), 0u);
 }
 
-/* A ticket of a job that was collected is not taken for the next one's, which
- * has the same event. */
-TEST_F(synapse_copies, tickets_name_one_job)
-{
-    queue = make_queue(dma_direction::host_to_device, {.depth = 1});
-    pause(true);
-    ASSERT_EQ(submit(8), 0);
-    const ticket first = queue->oldest_ticket();
-    pause(false);
-    EXPECT_EQ(dev->query(first, 10'000'000), 1);
-    ASSERT_EQ(queue->wait_all(patience_us), 0);
-    ASSERT_EQ(collect_one(*queue), 0);
-    pause(true);
-    ASSERT_EQ(submit(8), 0);
-    EXPECT_EQ(dev->query(first, 0), 1);
-    EXPECT_EQ(dev->query(queue->oldest_ticket(), 0), 0);
-    pause(false);
-    EXPECT_EQ(queue->wait_all(patience_us), 0);
-    EXPECT_EQ(collect_one(*queue), 0);
-}
-
-TEST_F(synapse_copies, a_waiting_thread_sees_the_end)
-{
-    pause(true);
-    ASSERT_EQ(submit(), 0);
-    int seen = -1;
-    std::thread waiter([&, job = queue->oldest_ticket()] {
-        seen = dev->query(job, 10'000'000);
-    });
-    pause(false);
-    waiter.join();
-    EXPECT_EQ(seen, 1);
-    EXPECT_EQ(collect_one(*queue), 0);
-}
-
 /* What SynapseAI does not look at would reset the card. */
 TEST_F(synapse_copies, ends_that_the_card_does_not_reach_are_refused)
 {
@@ -222,16 +186,6 @@ TEST_F(synapse_memory_test, is_in_the_framework_s_block_and_goes_back)
         EXPECT_LE(first + some, block->start + block->size);
     }
     EXPECT_EQ(allocate(some).address(), first);
-}
-
-TEST_F(synapse_memory_test, runs_out)
-{
-    allocation memory;
-    const auto block = dev->application_block();
-    EXPECT_EQ(dev->allocate(block->size + 1, 0, memory), -ENOMEM);
-    EXPECT_EQ(dev->allocate(UINT64_MAX - 1, 0, memory), -ENOMEM);
-    EXPECT_FALSE(dev->is_lost());
-    EXPECT_EQ(memory.address(), 0u);
 }
 
 TEST_F(synapse_memory_test, of_the_framework_can_be_exported)
@@ -346,18 +300,6 @@ TEST_F(synapse_events, that_are_few_are_used_in_turn)
     synapse().syn_stand_in_limit_events(SIZE_MAX);
     EXPECT_EQ(fill(), depth);
     EXPECT_EQ(fill(), depth);
-    expect_arrived();
-}
-
-TEST_F(synapse_events, that_are_all_taken_are_waited_for)
-{
-    open(0);
-    EXPECT_EQ(fill(), 0u);
-    EXPECT_EQ(queue->oldest_ticket(), ticket::none);
-    synapse().syn_stand_in_limit_events(1);
-    fill_pattern(host.data(), some, 1);
-    EXPECT_EQ(fill(), 1u);
-    synapse().syn_stand_in_limit_events(SIZE_MAX);
     expect_arrived();
 }
 

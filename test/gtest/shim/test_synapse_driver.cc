@@ -118,9 +118,7 @@ TEST(engines, synapse_starts_a_framework_and_ends_it)
     EXPECT_EQ(first->bus_id(), bus_id(2));
     EXPECT_TRUE(is_driven_by_synapse(*first));
     EXPECT_EQ(by.open(bus_id(1), second), -ENOTSUP);
-    EXPECT_EQ(by.why_not_supported(),
-              "SynapseAI cannot be used: it has another card of this process "
-              "already, and takes no more than one");
+    EXPECT_THAT(by.why_not_supported(), HasSubstr("another card"));
     first.reset();
     synDeviceInfoV2 info{};
     EXPECT_EQ(synapse().synDeviceGetInfoV2(0, &info), synUninitialized);

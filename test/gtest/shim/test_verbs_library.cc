@@ -12,9 +12,7 @@
 namespace gaudi::test {
 
 using namespace shim;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 namespace {
 
@@ -60,14 +58,9 @@ TEST_F(verbs, have_plain_names_or_others)
 TEST_F(verbs, that_lack_functions_are_refused_with_all_of_them)
 {
     const auto lib = load(stubs + "verbs_lacking");
-    EXPECT_EQ(lib->reason(),
-              stubs + "verbs_lacking/libhbl.so lacks hbldv_create_usr_fifo, "
-                      "ibv_destroy_qp");
-}
-
-TEST_F(verbs, that_are_not_there_say_where_they_were_looked_for)
-{
-    EXPECT_THAT(load("/none")->reason(), StartsWith("/none/libhbl.so: "));
+    EXPECT_THAT(lib->reason(), HasSubstr("hbldv_create_usr_fifo"));
+    EXPECT_THAT(lib->reason(), HasSubstr("ibv_destroy_qp"));
+    EXPECT_THAT(load("/none")->reason(), HasSubstr("/none/libhbl.so"));
 }
 
 TEST_F(verbs, tell_their_ports_as_rdma_core_or_as_hcl_does)
@@ -84,10 +77,7 @@ TEST_F(verbs, of_other_structures_are_refused)
     uint64_t usable = 7;
     const auto lib  = load(stubs + "verbs_foreign");
     ASSERT_EQ(lib->reason(), "");
-    EXPECT_THAT(ask(*lib, usable),
-                EndsWith("verbs_foreign/libhbl.so answers neither as "
-                         "rdma-core's nor as HCL's: it has structures that "
-                         "this release does not know"));
+    EXPECT_THAT(ask(*lib, usable), HasSubstr("verbs_foreign/libhbl.so"));
     EXPECT_EQ(usable, 7u);
 }
 

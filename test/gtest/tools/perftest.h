@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "common/scratch.h"
 #include "gtest/tools/fixture.h"
 #include "gtest/tools/release.h"
 
@@ -20,27 +21,15 @@ struct perftest_case {
     std::string proto   = default_protocols;
     arguments options   = {};
     environment more    = {};
-    unsigned iterations = 10;
     std::string program = "ucx_perftest";
-};
 
-/* Tests of ucx_perftest, and kinds of memory of its two sides. */
-inline constexpr const char *message_tests[] = {
-    "tag_lat",    "tag_bw",    "tag_sync_lat", "tag_sync_bw",
-    "stream_lat", "stream_bw", "ucp_am_lat",   "ucp_am_bw"};
-inline constexpr const char *rma_tests[]    = {"ucp_put_lat", "ucp_put_bw",
-                                               "ucp_get"};
-inline constexpr const char *atomic_tests[] = {"ucp_add", "ucp_fadd",
-                                               "ucp_swap", "ucp_cswap"};
-inline constexpr const char *memory_pairs[] = {"gaudi", "gaudi,host",
-                                               "host,gaudi", "host"};
+    /** Lines of a file for its option -b, in place of the first three. */
+    std::vector<std::string> batch = {};
+};
 
 /** Options: an ucx_perftest that is built with MPI takes itself for a rank of a
  *  job where it is not started from a terminal. */
 arguments no_mpi_job();
-
-/** As it would be typed. */
-std::string text_of(const perftest_case &what);
 
 class perftest : public tools {
 protected:
@@ -49,10 +38,7 @@ protected:
         std::unique_ptr<process> client;
     };
 
-    /** With variables of one side, besides. */
-    [[nodiscard]] running start_pair(const perftest_case &what,
-                                     const environment &of_server = {},
-                                     const environment &of_client = {}) const;
+    [[nodiscard]] running start_pair(const perftest_case &what) const;
 
     /** Both sides end well and complain of nothing. */
     void expect_success(const perftest_case &what) const;
@@ -61,8 +47,10 @@ protected:
     void expect_success_alone(perftest_case what) const;
 
 private:
-    [[nodiscard]] process_options options_of(const perftest_case &what,
-                                             environment more = {}) const;
+    [[nodiscard]] arguments command_of(const perftest_case &what) const;
+    [[nodiscard]] process_options options_of(const perftest_case &what) const;
+
+    scratch_directory files_;
 };
 
 } // namespace gaudi::test

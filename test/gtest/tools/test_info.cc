@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ucx-gaudi info: what it shows, what it finds missing, its exit code. */
-#include "launcher/info.h"
+#include "common/needs.h"
 #include "gtest/tools/installations.h"
 #include "gtest/tools/release.h"
 
@@ -90,12 +90,12 @@ protected:
         return look({}, variables);
     }
 
-    /* Exit code 1, and one problem of which both lines are as expected. */
+    /* One of the problems, and what to do, have these words. */
     static void expect_missing(const process_result &result,
                                const std::string &what, const std::string &mend,
                                int code = 1)
     {
-        EXPECT_TRUE(exited_with(code, result, {"\nmissing   "}));
+        EXPECT_TRUE(exited_with(code, result));
         EXPECT_THAT(lines_with(result.output, "missing   "),
                     ::testing::Contains(HasSubstr(what)));
         EXPECT_THAT(lines_with(result.output, "to mend   "),
@@ -114,17 +114,148 @@ protected:
     }
 };
 
+/* Variables, and words of what is missing and how to mend it. */
+struct problem_case {
+    const char *name;
+    environment variables;
+    const char *what;
+    const char *mend;
+    arguments options = {"--emulate=2"};
+};
+
+void PrintTo(const problem_case &one, std::ostream *out)
+{
+    *out << one.name;
+}
+
+class info_of_problems : public info,
+                         public ::testing::WithParamInterface<problem_case> {};
+
+problem_case of_fake(const char *name, environment variables, const char *what,
+                     const char *mend)
+{
+    variables["UCX_GAUDI_DRIVER"] = fake_driver;
+    return {name, variables, what, mend, {}};
+}
+
+std::vector<problem_case> every_problem()
+{
+    std::vector<problem_case> all{
+        {"hidden",
+         {{"HABANA_VISIBLE_DEVICES", "none"}},
+         "HABANA_VISIBLE_DEVICES",
+         "unset"},
+        {"module", {{"HLS_MODULE_ID", "8"}}, "HLS_MODULE_ID=8", "variable"},
+        {"table",
+         {{"GAUDI_MAPPING_TABLE", "[\n[]]"}},
+         "GAUDI_MAPPING_TABLE: entry 1",
+         "variable"},
+        {"memory_type",
+         {{"UCX_GAUDI_MEMORY_TYPE", "gold"},
+          {"UCX_LOG_FILE", "/dev/null"},
+          {"UCX_LOG_LEVEL", "fatal"}},
+         "UCX_GAUDI_MEMORY_TYPE=gold",
+         "setting"},
+        {"engine",
+         {{"UCX_GAUDI_ENGINE", "foo"}},
+         "UCX_GAUDI_ENGINE=foo",
+         "setting"},
+        {"timeout",
+         {{"UCX_GAUDI_RESET_TIMEOUT", "soon"}},
+         "UCX_GAUDI_RESET_TIMEOUT=soon",
+         "setting"},
+        {"routes",
+         {{"UCX_GAUDI_IPC_ROUTES", "host,wire"}},
+         "'wire'",
+         "variable"},
+        {"no_library",
+         {{"UCX_GAUDI_DRIVER", "/no/such.so"}},
+         "/no/such.so",
+         "UCX_GAUDI_DRIVER",
+         {}},
+        {"broken_library",
+         {{"UCX_GAUDI_DRIVER", broken_driver}},
+         "hlthunk_memory_unmap, hlthunk_wait_for_cs",
+         "UCX_GAUDI_DRIVER",
+         {}},
+        {"box_without_cards",
+         {{"UCX_GAUDI_DRIVER", "emulator"}, {"HLTHUNK_EMU_HBM", "1"}},
+         "no card",
+         "HLTHUNK_EMU_",
+         {}},
+        {"no_gaudi", {}, "no Gaudi", "--emulate", {}},
+        of_fake("no_gaudi_of_driver", {{"FAKE_CARDS", "0"}}, "no Gaudi",
+                "--emulate"),
+        of_fake("node", {{"FAKE_NODE_ERROR", "13"}}, "Permission denied",
+                "permissions"),
+        of_fake("no_answer", {{"FAKE_INFO_ERROR", "19"}},
+                "card 0 (00ff:19:00.0)", "reset"),
+        of_fake("gaudi1", {{"FAKE_DEVICE_ID", "0x1000"}}, "0x1000", "release"),
+        of_fake("gaudi3", {{"FAKE_DEVICE_ID", "0x1060"}}, "SynapseAI",
+                "UCX_GAUDI_ENGINE=synapse"),
+        of_fake("unknown_card",
+                {{"FAKE_DEVICE_ID", "0x4711"}, {"FAKE_DEVICE_NAME", "3"}},
+                "0x4711 HL-fake", "UCX_GAUDI_CARD_KIND"),
+        of_fake("unknown_card_as_gaudi3",
+                {{"FAKE_DEVICE_ID", "0x4711"},
+                 {"FAKE_DEVICE_NAME", "3"},
+                 {"UCX_GAUDI_CARD_KIND", "gaudi3"}},
+                "SynapseAI", "UCX_GAUDI_ENGINE=synapse"),
+        {"unknown_kind",
+         {{"UCX_GAUDI_CARD_KIND", "gaudi4"}},
+         "UCX_GAUDI_CARD_KIND=gaudi4",
+         "setting"},
+        /* What is known stays what it is. */
+        of_fake(
+            "gaudi3_as_gaudi2",
+            {{"FAKE_DEVICE_ID", "0x1060"}, {"UCX_GAUDI_CARD_KIND", "gaudi2"}},
+            "SynapseAI", "UCX_GAUDI_ENGINE=synapse"),
+        of_fake("taken", {{"FAKE_CARDS", "2"}, {"FAKE_TAKEN", "1"}},
+                "all 2 cards", "programs")};
+    for (const char *driver : {"emulater", "", "libhl-thunk.so", "a\nb"}) {
+        all.push_back({"bad_driver",
+                       {{"UCX_GAUDI_DRIVER", driver}},
+                       "auto, hlthunk, emulator",
+                       "set it",
+                       {}});
+    }
+    for (const char *status : {"1", "4", "5"}) {
+        all.push_back(of_fake("in_reset", {{"FAKE_STATUS", status}},
+                              "card 0 (00ff:19:00.0) is in reset",
+                              "UCX_GAUDI_RESET_TIMEOUT"));
+    }
+    for (const char *status : {"2", "3"}) {
+        all.push_back(of_fake("broken", {{"FAKE_STATUS", status}},
+                              "card 0 (00ff:19:00.0) is disabled", "driver"));
+    }
+    return all;
+}
+
 } // namespace
+
+TEST_P(info_of_problems, names_it_once_and_how_to_mend_it)
+{
+    GAUDI_NEEDS(cards_without_framework);
+    const problem_case &one     = GetParam();
+    const process_result result = look(one.options, one.variables);
+    expect_missing(result, one.what, one.mend);
+    EXPECT_TRUE(has_lines(1, "missing   ", result));
+}
+
+INSTANTIATE_TEST_SUITE_P(each, info_of_problems,
+                         ::testing::ValuesIn(every_problem()),
+                         [](const auto &of) {
+                             return std::string(of.param.name) + "_" +
+                                    std::to_string(of.index);
+                         });
 
 /* --- what it shows ---------------------------------------------------------*/
 
 TEST_F(info, lists_the_cards_of_the_software_box)
 {
+    GAUDI_NEEDS(cards_without_framework);
     const process_result result = look({"--emulate=3"});
     EXPECT_TRUE(exited_with(0, result, {}, {"missing"}));
-    EXPECT_THAT(result.output,
-                ContainsRegex("index +module +bus id +numa +HBM +free +state "
-                              "+kind +held by"));
     for (unsigned i = 0; i < 3; ++i) {
         const std::string index = std::to_string(i);
         EXPECT_THAT(
@@ -154,36 +285,9 @@ TEST_F(info, shows_links_and_where_they_lead)
     EXPECT_EQ(R"("nothing")", all.at({"cards", "0", "links", "8", "leads_to"}));
 }
 
-TEST(info_text, shows_links_that_are_down_in_a_matrix)
-{
-    launcher::report found;
-    for (unsigned card = 0; card < 3; ++card) {
-        launcher::card &made = found.cards.emplace_back();
-        made.name            = card;
-        made.module_id       = card;
-        made.port_map        = "a box";
-        for (unsigned peer = 0; peer < 3; ++peer) {
-            for (unsigned i = 0; (peer != card) && (i < 2); ++i) {
-                const bool up = (i == 0) || (card + peer != 1);
-                made.links.push_back({.is_up = up,
-                                      .state = up ? "LinkUp" : "Disabled",
-                                      .end   = {true, peer, 0}});
-            }
-        }
-    }
-    found.cards[2].links.push_back({.state = "Polling", .end = {}});
-    EXPECT_THAT(launcher::to_text(found), HasSubstr("links  0    1    2\n"
-                                                    "0      -    1/2  2\n"
-                                                    "1      1/2  -    2\n"
-                                                    "2      2    2    -\n"
-                                                    "box       a box\n"));
-    found.cards[0].no_map = "how ports are connected is not known";
-    EXPECT_THAT(launcher::to_text(found),
-                HasSubstr("links     how ports are connected is not known\n"));
-}
-
 TEST_F(info, calls_cards_as_the_transports_do)
 {
+    GAUDI_NEEDS(cards_without_framework);
     const process_result result =
         look({"--emulate=3"},
              {{"GAUDI_MAPPING_TABLE",
@@ -194,49 +298,6 @@ TEST_F(info, calls_cards_as_the_transports_do)
     EXPECT_THAT(row(result, 0), ContainsRegex("^0 +1 +0000:1a:00\\.0 "));
     EXPECT_THAT(result.output, ContainsRegex("\n- +0 +0000:19:00\\.0 "))
         << "not in the table";
-}
-
-TEST_F(info, shows_numa_nodes_of_software_cards_that_have_a_sysfs)
-{
-    const scratch_directory files;
-    const process_result result =
-        look({"--emulate=2"}, {{"HLTHUNK_EMU_SYSFS", files.path("sys")},
-                               {"HLTHUNK_EMU_NUMA", "3"}});
-    EXPECT_THAT(row(result, 0), ContainsRegex("^0 +0 +0000:19:00\\.0 +3 "));
-    EXPECT_THAT(row(result, 1), ContainsRegex("^1 +1 +0000:1a:00\\.0 +3 "));
-}
-
-TEST_F(info, finds_variables_that_hide_the_cards)
-{
-    expect_missing(emulating({{"HABANA_VISIBLE_DEVICES", "none"}}),
-                   "HABANA_VISIBLE_DEVICES hides all cards", "unset it");
-    expect_missing(emulating({{"HLS_MODULE_ID", "8"}}),
-                   "HLS_MODULE_ID=8: no card of this machine has module id 8",
-                   "correct this variable");
-    expect_missing(emulating({{"GAUDI_MAPPING_TABLE", "[\n[]]"}}),
-                   "GAUDI_MAPPING_TABLE: entry 1: it is an array, not an "
-                   "object",
-                   "correct this variable");
-}
-
-TEST_F(info, finds_a_memory_type_that_cannot_be_taken)
-{
-    expect_missing(emulating({{"UCX_GAUDI_MEMORY_TYPE", "gold"},
-                              {"UCX_LOG_FILE", "/dev/null"},
-                              {"UCX_LOG_LEVEL", "fatal"}}),
-                   "UCX_GAUDI_MEMORY_TYPE=gold is not one of",
-                   "see to that setting");
-}
-
-TEST_F(info, finds_values_that_cannot_be_parsed)
-{
-    const process_result result = emulating({{"UCX_GAUDI_ENGINE", "foo"}});
-    expect_missing(result, "UCX_GAUDI_ENGINE=foo is not valid (expected: ",
-                   "see to that setting");
-    EXPECT_TRUE(has_lines(1, "missing   ", result));
-    expect_missing(emulating({{"UCX_GAUDI_RESET_TIMEOUT", "soon"}}),
-                   "UCX_GAUDI_RESET_TIMEOUT=soon is not valid (expected: time",
-                   "see to that setting");
 }
 
 TEST_F(info, has_what_configuration_files_of_ucx_set)
@@ -256,48 +317,28 @@ TEST_F(info, has_what_configuration_files_of_ucx_set)
     EXPECT_TRUE(has_lines(0, " emulator ",
                           with_file(emulated, {{"UCX_GAUDI_DRIVER", "/none"}})))
         << "the environment comes first";
-    expect_missing(with_file(emulated + "UCX_GAUDI_IPC_ROUTES=sea"),
-                   "UCX_GAUDI_IPC_ROUTES=sea", "correct this variable");
     expect_missing(with_file("UCX_LOG_LEVEL=fatal\nUCX_GAUDI_ENGINE=steam"),
-                   "UCX_GAUDI_ENGINE=steam", "see to that setting");
+                   "UCX_GAUDI_ENGINE=steam", "setting");
 }
 
 TEST_F(info, finds_protocols_that_cannot_be_used)
 {
+    GAUDI_NEEDS(cards_without_framework);
     const process_result result = emulating({{"UCX_PROTO_ENABLE", "No"}});
     if (has_old_protocols) {
         EXPECT_TRUE(exited_with(0, result));
     } else {
-        expect_missing(result, "UCX_PROTO_ENABLE=n chooses protocols",
-                       "leave it unset");
-    }
-}
-
-TEST_F(info, aligns_its_columns)
-{
-    const process_result result = look({"--emulate=12"});
-    const std::string header    = lines_with(result.output, "bus id").at(0);
-    for (unsigned i = 0; i < 12; ++i) {
-        EXPECT_EQ(header.find("state"), row(result, i).find("free "));
-        EXPECT_EQ(header.find("kind"), row(result, i).find("emulator"));
+        expect_missing(result, "UCX_PROTO_ENABLE=n", "unset");
     }
 }
 
 TEST_F(info, shows_how_much_memory_there_is)
 {
+    GAUDI_NEEDS(cards_without_framework);
     EXPECT_THAT(row(look({"--emulate=1"}, {{"HLTHUNK_EMU_HBM", "144M"},
                                            {"HLTHUNK_EMU_DRAM_PAGE", "48M"}}),
                     0),
                 ContainsRegex(" 96\\.0MiB +96\\.0MiB "));
-}
-
-TEST_F(info, has_as_many_cards_as_the_environment_says)
-{
-    const environment five = {{"HLTHUNK_EMU_DEVICES", "5"}};
-    EXPECT_TRUE(has_lines(5, "emulator  -", emulating(five)));
-    EXPECT_TRUE(has_lines(8, "emulator  -", emulating()));
-    EXPECT_TRUE(has_lines(2, "emulator  -", look({"--emulate=2"}, five)));
-    EXPECT_TRUE(has_lines(5, "emulator  -", with_driver("emulator", five)));
 }
 
 TEST_F(info, shows_the_ucx_and_the_driver_library)
@@ -315,6 +356,7 @@ TEST_F(info, shows_the_ucx_and_the_driver_library)
 
 TEST_F(info, tells_which_way_of_loading_is_active)
 {
+    GAUDI_NEEDS(cards_without_framework);
     const arguments look_inside = {launcher, "info"};
     const auto expect = [](const process_result &result, const char *preload,
                            const char *slot) {
@@ -334,6 +376,7 @@ TEST_F(info, tells_which_way_of_loading_is_active)
 
 TEST_F(info, writes_the_same_facts_as_json)
 {
+    GAUDI_NEEDS(cards_without_framework);
     const process_result result = launched(
         {late_ucx, "hold", launcher, "info", "--json"}, {"--emulate=2"});
     ASSERT_TRUE(exited_with(0, result));
@@ -364,49 +407,34 @@ TEST_F(info, writes_problems_as_json)
     EXPECT_EQ("false", all.at({"usable"}));
     EXPECT_EQ("null", all.at({"driver", "file"}));
     EXPECT_EQ("[]", all.at({"cards"}));
-    EXPECT_EQ("\"no Gaudi in this machine\"",
-              all.at({"problems", "0", "missing"}));
+    EXPECT_EQ("[]", all.at({"pairs"}));
+    EXPECT_THAT(all.at({"problems", "0", "missing"}), HasSubstr("no Gaudi"));
     EXPECT_THAT(all.at({"problems", "0", "to_mend"}), HasSubstr("--emulate"));
 }
 
 TEST_F(info, tells_over_which_wire_each_pair_of_cards_goes)
 {
-    const process_result result = look({"--emulate=3"});
-    EXPECT_THAT(lines_with(result.output, "pairs "),
-                ElementsAre(HasSubstr("pairs     host for all 3: there is no "
-                                      "verbs device ")));
-    const process_result wished =
-        look({"--emulate=2", "--json"}, {{"UCX_GAUDI_IPC_ROUTES", "host"}});
-    EXPECT_EQ(R"([{"way":"host","why":"first in UCX_GAUDI_IPC_ROUTES",)"
-              R"("cards":[[0,1]]}])",
-              parsed_json(wished.output).at({"pairs"}));
-    EXPECT_EQ("[]", parsed_json(look({"--json"}).output).at({"pairs"}));
-    const process_result ports =
-        look({"--emulate=2", "--json"}, {{"HLTHUNK_EMU_PORTS", "y"}});
-    EXPECT_EQ(R"([{"way":"ports","why":"3 links, if HCL of a framework )"
-              R"(leaves them","cards":[[0,1]]}])",
-              parsed_json(ports.output).at({"pairs"}));
-}
-
-TEST_F(info, finds_routes_that_are_none)
-{
-    expect_missing(emulating({{"UCX_GAUDI_IPC_ROUTES", "host,wire"}}),
-                   "UCX_GAUDI_IPC_ROUTES=host,wire: 'wire' is neither ports "
-                   "nor host",
-                   "correct this variable");
-}
-
-TEST_F(info, takes_no_card)
-{
-    /* A box of one card, which the program around it must still get. */
-    const arguments both = {"sh", "-c",
-                            quoted(launcher) + " info && ucx_info -d"};
+    const auto pairs = [&](const environment &variables) {
+        return parsed_json(look({"--emulate=2", "--json"}, variables).output)
+            .at({"pairs"});
+    };
+    const std::string of_cards = R"("cards":[[0,1]]})";
+    for (const auto &[variables, way] :
+         {std::pair{environment{}, "host"},
+          {environment{{"UCX_GAUDI_IPC_ROUTES", "host"}}, "host"},
+          {environment{{"HLTHUNK_EMU_PORTS", "y"}}, "ports"}}) {
+        EXPECT_THAT(pairs(variables),
+                    ::testing::AllOf(
+                        HasSubstr(std::string(R"([{"way":")") + way + "\""),
+                        HasSubstr(of_cards)));
+    }
     EXPECT_TRUE(
-        exited_with(0, launched(both, {"--emulate=1"}), {"Device: gaudi0"}));
+        has_lines(1, "pairs     host for all 3", look({"--emulate=3"})));
 }
 
 TEST_F(info, shows_who_has_a_card)
 {
+    GAUDI_NEEDS(cards_without_framework);
     const process_result result =
         launched({late_ucx, "hold", launcher, "info"}, {"--emulate=2"});
     EXPECT_TRUE(exited_with(0, result, {}, {"missing"}));
@@ -419,22 +447,10 @@ TEST_F(info, shows_who_has_a_card)
 
 TEST_F(info, fails_when_every_card_is_taken)
 {
+    GAUDI_NEEDS(cards_without_framework);
     const process_result result =
         launched({late_ucx, "hold", launcher, "info"}, {"--emulate=1"});
-    expect_missing(result, "all 1 cards are taken: 0 by pid ",
-                   "wait for these programs");
-    EXPECT_THAT(result.output, ContainsRegex("missing .*\\(late_ucx\\)"));
-}
-
-TEST_F(info, shows_cards_of_others_as_busy)
-{
-    const process_result result =
-        with_driver(fake_driver, {{"FAKE_CARDS", "2"}, {"FAKE_TAKEN", "1"}});
-    expect_missing(result, "all 2 cards are taken: 0 by a process of another",
-                   "wait for these programs or end them");
-    EXPECT_THAT(row(result, 0),
-                ContainsRegex("^0 +5 +00ff:19:00.0 +- +96\\.0GiB +24\\.0GiB "
-                              "+busy +hardware +-$"));
+    expect_missing(result, "(late_ucx)", "programs");
 }
 
 TEST_F(info, does_not_guess_what_an_old_library_cannot_tell)
@@ -442,37 +458,6 @@ TEST_F(info, does_not_guess_what_an_old_library_cannot_tell)
     const process_result result = with_driver(old_driver);
     EXPECT_TRUE(exited_with(0, result));
     EXPECT_THAT(row(result, 0), ContainsRegex(" unknown +hardware +-$"));
-}
-
-TEST_F(info, offers_the_emulator_on_a_machine_without_gaudi)
-{
-    expect_missing(look(), "no Gaudi in this machine", "--emulate");
-    EXPECT_THAT(look().output,
-                HasSubstr("driver    none (UCX_GAUDI_DRIVER=auto)\n"));
-}
-
-TEST_F(info, refuses_a_driver_that_means_nothing)
-{
-    for (const char *driver : {"emulater", "", "libhl-thunk.so", "a\nb"}) {
-        SCOPED_TRACE(driver);
-        const process_result result = with_driver(driver);
-        expect_missing(result, "is not auto, hlthunk, emulator, or the path",
-                       "set it to one of these");
-        EXPECT_TRUE(has_lines(1, "driver    none", result));
-    }
-}
-
-TEST_F(info, says_why_a_driver_library_cannot_be_used)
-{
-    scratch_directory files;
-    const std::string text = files.file("libhl-thunk.so", "no library");
-    expect_missing(with_driver("/no/such/libhl-thunk.so"),
-                   "/no/such/libhl-thunk.so: cannot open shared object file",
-                   "set UCX_GAUDI_DRIVER to the path");
-    expect_missing(with_driver(text), text, "set UCX_GAUDI_DRIVER to the path");
-    expect_missing(with_driver(broken_driver),
-                   "lacks hlthunk_memory_unmap, hlthunk_wait_for_cs",
-                   "set UCX_GAUDI_DRIVER to the path");
 }
 
 TEST_F(info, says_where_the_vendors_library_is_missing)
@@ -485,113 +470,31 @@ TEST_F(info, says_where_the_vendors_library_is_missing)
         "the driver library cannot be used: ", "install the vendor's");
 }
 
-TEST_F(info, explains_a_box_without_cards)
-{
-    expect_missing(with_driver("emulator", {{"HLTHUNK_EMU_HBM", "1"}}),
-                   "the driver library shows no card", "HLTHUNK_EMU_*");
-    expect_missing(with_driver(fake_driver, {{"FAKE_CARDS", "0"}}),
-                   "no Gaudi in this machine", "--emulate");
-}
-
-TEST_F(info, explains_nodes_and_cards_that_do_not_answer)
-{
-    expect_missing(with_driver(fake_driver, {{"FAKE_NODE_ERROR", "13"}}),
-                   "a control node cannot be used: Permission denied",
-                   "permissions");
-    expect_missing(with_driver(fake_driver, {{"FAKE_INFO_ERROR", "19"}}),
-                   "card 0 (00ff:19:00.0) does not answer: No such device",
-                   "reset");
-    expect_missing(with_driver(fake_driver, {{"FAKE_DEVICE_ID", "0x1000"}}),
-                   "card 0 (00ff:19:00.0) is no Gaudi2, but PCI device 0x1000 "
-                   "GAUDI",
-                   "use a release of ucx-gaudi that knows it");
-    expect_missing(with_driver(fake_driver, {{"FAKE_DEVICE_ID", "0x1060"}}),
-                   "card 0 (00ff:19:00.0) takes work through SynapseAI alone",
-                   "UCX_GAUDI_ENGINE=synapse");
-    expect_missing(with_driver(fake_driver, {{"FAKE_DEVICE_ID", "0x4711"},
-                                             {"FAKE_DEVICE_NAME", "3"}}),
-                   "card 0 (00ff:19:00.0) is no Gaudi2, but PCI device 0x4711 "
-                   "HL-fake",
-                   "use a release of ucx-gaudi that knows it, if there is one; "
-                   "UCX_GAUDI_CARD_KIND=gaudi2 or gaudi3 tries it as one of "
-                   "these");
-}
-
 TEST_F(info, takes_an_unknown_card_for_what_it_is_told)
 {
-    const auto as = [&](const char *kind, environment variables) {
-        variables["UCX_GAUDI_CARD_KIND"] = kind;
-        variables["FAKE_DEVICE_NAME"]    = "3";
-        return with_driver(fake_driver, variables);
-    };
-    const environment unknown = {{"FAKE_DEVICE_ID", "0x4711"}};
-    EXPECT_TRUE(exited_with(0, as("Gaudi2", unknown), {}, {"is no Gaudi2"}));
-    expect_missing(as("gaudi3", unknown), "takes work through SynapseAI alone",
-                   "UCX_GAUDI_ENGINE=synapse");
-    expect_missing(as("gaudi4", unknown),
-                   "UCX_GAUDI_CARD_KIND=gaudi4 is not valid",
-                   "see to that setting");
-    /* What is known stays what it is. */
-    expect_missing(as("gaudi2", {{"FAKE_DEVICE_ID", "0x1060"}}),
-                   "takes work through SynapseAI alone",
-                   "UCX_GAUDI_ENGINE=synapse");
-}
-
-TEST_F(info, shows_cards_that_are_in_reset_or_broken)
-{
-    const auto expect = [this](const char *status, const char *what,
-                               const char *mend, const char *state) {
-        SCOPED_TRACE(status);
-        const process_result result =
-            with_driver(fake_driver, {{"FAKE_STATUS", status}});
-        expect_missing(result, std::string("card 0 (00ff:19:00.0) is ") + what,
-                       mend);
-        EXPECT_THAT(row(result, 0), HasSubstr(state));
-    };
-    for (const char *status : {"1", "4", "5"}) {
-        expect(status, "in reset", "UCX_GAUDI_RESET_TIMEOUT", " reset ");
-    }
-    for (const char *status : {"2", "3"}) {
-        expect(status, "disabled", "load the kernel driver again", " broken ");
-    }
+    EXPECT_TRUE(exited_with(
+        0, with_driver(fake_driver, {{"FAKE_DEVICE_ID", "0x4711"},
+                                     {"FAKE_DEVICE_NAME", "3"},
+                                     {"UCX_GAUDI_CARD_KIND", "Gaudi2"}})));
 }
 
 TEST_F(info, tells_a_cause_once_for_all_cards)
 {
-    const process_result reset = emulating({{"HLTHUNK_EMU_FAULTS", "reset=9"}});
-    expect_missing(
-        reset, "cards 0 (0000:19:00.0), 1 (0000:1a:00.0), 2 (0000:33:00.0), ",
-        "UCX_GAUDI_RESET_TIMEOUT");
-    EXPECT_THAT(lines_with(reset.output, "missing   "),
-                ElementsAre(HasSubstr(", 7 (0000:cd:00.0) are in reset")));
-
+    const auto missing = [&](const environment &variables) {
+        return lines_with(with_driver(fake_driver, variables).output,
+                          "missing   ");
+    };
     EXPECT_THAT(
-        lines_with(with_driver(fake_driver,
-                               {{"FAKE_CARDS", "3"}, {"FAKE_STATUS", "1,2,4"}})
-                       .output,
-                   "missing   "),
-        ElementsAre(HasSubstr("cards 0 (00ff:19:00.0), 2 (00ff:1b:00.0) are"),
-                    HasSubstr("card 1 (00ff:1a:00.0) is disabled")));
-}
-
-TEST_F(info, calls_only_those_cards_taken_that_somebody_has)
-{
-    const process_result one = with_driver(
-        fake_driver,
-        {{"FAKE_CARDS", "2"}, {"FAKE_TAKEN", "1,0"}, {"FAKE_STATUS", "0,1"}});
-    EXPECT_TRUE(exited_with(1, one));
-    EXPECT_THAT(lines_with(one.output, "missing   "),
-                ElementsAre(HasSubstr("card 1 (00ff:1a:00.0) is in reset"),
-                            ContainsRegex("missing   the other card is taken: "
-                                          "0 by a process [^;]*$")));
-    EXPECT_THAT(lines_with(with_driver(fake_driver, {{"FAKE_CARDS", "3"},
-                                                     {"FAKE_TAKEN", "1,0,1"},
-                                                     {"FAKE_STATUS", "0,2,0"}})
-                               .output,
-                           "missing   "),
+        missing({{"FAKE_CARDS", "3"}, {"FAKE_STATUS", "1,2,4"}}),
+        ElementsAre(HasSubstr("cards 0 (00ff:19:00.0), 2 (00ff:1b:00.0)"),
+                    HasSubstr("card 1 (00ff:1a:00.0)")));
+    /* Taken are those alone that somebody has. */
+    EXPECT_THAT(missing({{"FAKE_CARDS", "3"},
+                         {"FAKE_TAKEN", "1,0,1"},
+                         {"FAKE_STATUS", "0,2,0"}}),
                 ElementsAre(HasSubstr("is disabled"),
-                            ContainsRegex("all 2 other cards are taken: 0 by "
-                                          "[^;]*; 2 by [^;]*$")));
+                            ContainsRegex("2 other cards .*0 by [^;]*; 2 by "
+                                          "[^;]*$")));
 }
 
 /* --- cards that take work through SynapseAI alone --------------------------*/
@@ -612,37 +515,27 @@ TEST_F(info, tells_in_one_line_how_a_gaudi3_is_used)
 {
     scratch_directory files;
     (void)files.file("libSynapse.so", "no library");
-    const auto expect = [&](const char *engine, const std::string &folder,
-                            const char *what, const char *mend) {
-        SCOPED_TRACE(std::string(engine) + " " + folder);
-        const process_result result = emulating({{"HLTHUNK_EMU_ASIC", "gaudi3"},
+    struct {
+        const char *asic;
+        const char *engine;
+        std::string folder;
+        const char *mend;
+    } const cases[] = {
+        {"gaudi3", "auto", synapse_folder, "UCX_GAUDI_ENGINE=synapse$"},
+        {"gaudi3", "cs", synapse_folder, "UCX_GAUDI_ENGINE=synapse, or unset"},
+        {"gaudi3", "auto", files.path("."), "libSynapse.so cannot be loaded"},
+        {"gaudi3", "synapse", files.path("."), "LD_LIBRARY_PATH$"},
+        {"gaudi2", "synapse", files.path("."), "or unset UCX_GAUDI_ENGINE"}};
+    for (const auto &[asic, engine, folder, mend] : cases) {
+        SCOPED_TRACE(std::string(asic) + " " + engine + " " + folder);
+        const process_result result = emulating({{"HLTHUNK_EMU_ASIC", asic},
                                                  {"UCX_GAUDI_ENGINE", engine},
                                                  {"LD_LIBRARY_PATH", folder}});
         EXPECT_TRUE(exited_with(1, result));
-        EXPECT_THAT(lines_with(result.output, "missing   "),
-                    ElementsAre(HasSubstr(what)));
+        EXPECT_TRUE(has_lines(1, "missing   ", result));
         EXPECT_THAT(lines_with(result.output, "to mend   "),
                     ElementsAre(ContainsRegex(mend)));
-    };
-    const char *const alone =
-        ", 7 (0000:cd:00.0) take work through SynapseAI alone";
-    expect("auto", synapse_folder, alone, "set UCX_GAUDI_ENGINE=synapse$");
-    expect("cs", synapse_folder, alone,
-           "set UCX_GAUDI_ENGINE=synapse, or unset it where the framework");
-    expect("auto", files.path("."), alone,
-           "set UCX_GAUDI_ENGINE=synapse; libSynapse.so cannot be loaded now");
-    expect("synapse", files.path("."),
-           "UCX_GAUDI_ENGINE=synapse, and SynapseAI cannot be used: ",
-           "put the directory of libSynapse.so .* into LD_LIBRARY_PATH$");
-}
-
-TEST_F(info, needs_synapse_for_a_gaudi2_that_is_to_be_driven_by_it)
-{
-    scratch_directory files;
-    (void)files.file("libSynapse.so", "no library");
-    expect_missing(emulating({{"UCX_GAUDI_ENGINE", "synapse"},
-                              {"LD_LIBRARY_PATH", files.path(".")}}),
-                   "SynapseAI cannot be used: ", "or unset UCX_GAUDI_ENGINE");
+    }
     EXPECT_TRUE(
         exited_with(0, emulating({{"UCX_GAUDI_ENGINE", "synapse"},
                                   {"LD_LIBRARY_PATH", synapse_folder}})));
@@ -654,58 +547,33 @@ TEST_F(info, explains_a_missing_ucx)
     (void)files.file("libucp.so.0", "no library");
     const process_result result =
         emulating({{"LD_LIBRARY_PATH", files.path(".")}});
-    expect_missing(result, "no UCX can be loaded: ", "install UCX ");
+    expect_missing(result, "no UCX", "install UCX ");
     EXPECT_THAT(result.output, HasSubstr("\nucx       none\n"));
     EXPECT_THAT(result.output, HasSubstr("\nmodule    none (installed: "));
 }
 
 TEST_F(info, explains_another_ucx_version)
 {
-    const process_result result = look(
-        {"--emulate"}, {{"LD_LIBRARY_PATH", GAUDI_TOOLS_DIR "/other-ucx"}});
-    expect_missing(result, "no module fits UCX 9.9.9 at ",
-                   "build ucx-gaudi with the source of UCX 9.9 ");
-    EXPECT_THAT(result.output, HasSubstr("\nucx       9.9.9 at "));
-    EXPECT_THAT(result.output, HasSubstr("\nmodule    none (installed: "));
-    EXPECT_THAT(lines_with(result.output, "; installed: "),
-                ::testing::Contains(HasSubstr(GAUDI_UCX_RELEASE)));
-
     scratch_directory files;
-    make_ucx(files, "old", "1.9.0");
-    expect_missing(emulating({{"LD_LIBRARY_PATH", files.path("old")}}),
-                   "UCX 1.9.0 at " + files.path("old/libucp.so.0") +
-                       " is too old",
-                   "use UCX 1.13 or newer");
-}
-
-TEST_F(info, names_the_module_that_fits_among_several)
-{
-    const copied_installation copy;
-    const std::string own = copy.path("ucx-gaudi/" GAUDI_UCX_RELEASE);
-    for (const char *release : {"1.9", "9.8"}) {
-        const std::string other = copy.path("ucx-gaudi/") + release;
-        fs::create_directories(other);
-        fs::copy_file(GAUDI_TOOLS_DIR "/libstand_in_module.so",
-                      other + "/libuct_hlthunk.so.0");
+    for (const std::string version : {"9.9.9", "1.9.0"}) {
+        make_ucx(files, version, version);
+        const process_result result =
+            emulating({{"LD_LIBRARY_PATH", files.path(version)}});
+        expect_missing(result, "UCX " + version + " at ",
+                       (version == "9.9.9") ? "source of UCX 9.9 " : "1.13");
+        EXPECT_THAT(result.output, HasSubstr("\nmodule    none (installed: "));
     }
-    scratch_directory files;
-    make_ucx(files, "new", "9.8.3");
-    EXPECT_TRUE(exited_with(
-        0, of(copy, {{"LD_LIBRARY_PATH", files.path("new")}}),
-        {"\nmodule    " + copy.path("ucx-gaudi/9.8/libuct_hlthunk.so.0") +
-         " (installed: 1.9, 1."}));
-    EXPECT_THAT(of(copy).output, HasSubstr("\nmodule    " + own + "/"));
 }
 
 TEST_F(info, notices_a_module_that_cannot_be_used)
 {
+    GAUDI_NEEDS(cards_without_framework);
     const copied_installation copy;
     const std::string module =
         copy.path("ucx-gaudi/" GAUDI_UCX_RELEASE "/libuct_hlthunk.so.0");
     const auto expect_unusable = [&](const process_result &result,
                                      const auto &reason) {
-        expect_missing(result, "the module for UCX " GAUDI_UCX_VERSION " at ",
-                       "install or build ucx-gaudi again");
+        expect_missing(result, "UCX " GAUDI_UCX_VERSION " at ", "again");
         EXPECT_THAT(lines_with(result.output, "missing   ").at(0), reason);
     };
     const auto replace_by = [&](const char *file) {
@@ -716,8 +584,7 @@ TEST_F(info, notices_a_module_that_cannot_be_used)
     expect_unusable(
         of(copy,
            {{"LD_PRELOAD", preloadable(GAUDI_TOOLS_DIR "/libother_async.so")}}),
-        HasSubstr("cannot be used: the Gaudi transports were built for "
-                  "another build of UCX"));
+        HasSubstr("another build of UCX"));
     replace_by(GAUDI_TOOLS_DIR "/libbroken_module.so");
     expect_unusable(of(copy), HasSubstr("nobody_has_this_function"));
     replace_by("/etc/os-release");
@@ -725,14 +592,11 @@ TEST_F(info, notices_a_module_that_cannot_be_used)
     replace_by(GAUDI_TOOLS_DIR "/libstand_in_module.so");
     expect_unusable(of(copy, {{"STAND_IN_ENDS", "1"}}),
                     ContainsRegex("ends by signal 9$"));
-    for (const std::string told :
-         {"[1.2] [vm:1:0]  some.c:103  UCX  ERROR it is Friday",
-          "[vm:1:0:1]      some.c:103  Fatal: it is Friday"}) {
-        expect_unusable(
-            of(copy, {{"STAND_IN_ENDS", "1"},
-                      {"STAND_IN_SAYS", "a line\n" + told + "\nmore"}}),
-            ContainsRegex("ends by signal 9: it is Friday$"));
-    }
+    expect_unusable(of(copy, {{"STAND_IN_ENDS", "1"},
+                              {"STAND_IN_SAYS",
+                               "a line\n[1.2] [vm:1:0]  some.c:103  UCX  ERROR "
+                               "it is Friday\nmore"}}),
+                    ContainsRegex("signal 9: it is Friday$"));
 }
 
 TEST_F(info, says_that_memory_files_are_refused)
@@ -748,25 +612,20 @@ TEST_F(info, says_that_memory_files_are_refused)
 
 TEST_F(info, names_every_part_that_is_missing)
 {
+    GAUDI_NEEDS(cards_without_framework);
     struct {
         const char *part;
         const char *what;
         const char *mend;
         int code; /* one way of loading is enough */
     } const cases[] = {
-        {"libucx_gaudi_preload.so", "libucx_gaudi_preload.so is missing",
-         "install ucx-gaudi again", 0},
-        {"ucx-gaudi/slot", "slot is missing or incomplete",
-         "install ucx-gaudi again", 0},
-        {"ucx-gaudi/slot/libucs.so.0", "slot is missing or incomplete",
-         "install ucx-gaudi again", 0},
-        {"libuct_hlthunk.so.0", "libuct_hlthunk.so.0 is missing",
-         "install ucx-gaudi again", 1},
-        {"ucx-gaudi/" GAUDI_UCX_RELEASE,
-         "no module fits UCX " GAUDI_UCX_VERSION, "build ucx-gaudi", 1},
-        {"hlthunk-emu/libhl-thunk.so",
-         "hlthunk-emu/libhl-thunk.so: cannot open",
-         "install the package hl-thunk-emulator", 1},
+        {"libucx_gaudi_preload.so", "libucx_gaudi_preload.so", "ucx-gaudi", 0},
+        {"ucx-gaudi/slot", "slot", "ucx-gaudi", 0},
+        {"ucx-gaudi/slot/libucs.so.0", "slot", "ucx-gaudi", 0},
+        {"libuct_hlthunk.so.0", "libuct_hlthunk.so.0", "ucx-gaudi", 1},
+        {"ucx-gaudi/" GAUDI_UCX_RELEASE, "UCX " GAUDI_UCX_VERSION, "build", 1},
+        {"hlthunk-emu/libhl-thunk.so", "hlthunk-emu/libhl-thunk.so",
+         "hl-thunk-emulator", 1},
     };
     for (const auto &[part, what, mend, code] : cases) {
         SCOPED_TRACE(part);
@@ -780,6 +639,7 @@ TEST_F(info, names_every_part_that_is_missing)
 
 TEST_F(info, notices_a_slot_whose_ucx_is_gone)
 {
+    GAUDI_NEEDS(cards_without_framework);
     const copied_installation copy;
     copy.remove("ucx-gaudi/slot/libucs.so.0");
     fs::create_symlink("/no/such/libucs.so.0",
@@ -788,8 +648,7 @@ TEST_F(info, notices_a_slot_whose_ucx_is_gone)
     (void)files.file("libucp.so.0", "no library");
     const process_result none =
         of(copy, {{"LD_LIBRARY_PATH", files.path(".")}});
-    expect_missing(none, "slot/libucs.so.0 leads to is gone",
-                   "install that UCX again");
+    expect_missing(none, "slot/libucs.so.0", "UCX");
     EXPECT_TRUE(has_lines(1, "slot      broken ", none));
 
     /* One that is elsewhere gets a slot when it is needed. */
@@ -801,10 +660,10 @@ TEST_F(info, notices_a_slot_whose_ucx_is_gone)
 
 TEST_F(info, notices_a_place_from_which_nothing_can_be_loaded)
 {
+    GAUDI_NEEDS(cards_without_framework);
     const copied_installation spaces("with a space");
     if (ucx_is_before(1, 22)) {
-        expect_missing(of(spaces), "cannot be in LD_PRELOAD", "move ucx-gaudi",
-                       0);
+        expect_missing(of(spaces), "LD_PRELOAD", "move", 0);
     }
     scratch_directory files;
     make_ucx(files, "new", "9.8.3");
@@ -816,24 +675,8 @@ TEST_F(info, notices_a_place_from_which_nothing_can_be_loaded)
 
     const copied_installation colon("with:colon");
     const process_result none = of(colon);
-    expect_missing(none, "cannot be in LD_LIBRARY_PATH", "move ucx-gaudi");
-    expect_missing(none, "cannot be in LD_PRELOAD", "move ucx-gaudi");
-}
-
-TEST_F(info, takes_no_command_and_no_slot)
-{
-    EXPECT_TRUE(exited_with(2, look({"--slot"})));
-    EXPECT_TRUE(exited_with(2, look({"--", "echo"})));
-    EXPECT_TRUE(exited_with(2, look({"echo"})));
-    EXPECT_TRUE(exited_with(2, look({"--emulate=0"})));
-}
-
-TEST_F(info, explains_its_columns_and_exit_codes)
-{
-    EXPECT_TRUE(exited_with(0, look({"--help"}),
-                            {"index", "module", "numa", "HBM", "state", "free",
-                             "ours", "busy", "unknown", "kind", "held by",
-                             "pairs", "missing", "to mend", "Exit code"}));
+    expect_missing(none, "LD_LIBRARY_PATH", "move");
+    expect_missing(none, "LD_PRELOAD", "move");
 }
 
 /* As the loader does. */

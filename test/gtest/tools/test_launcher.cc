@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ucx-gaudi changes the environment and nothing else. */
+#include "common/needs.h"
 #include "gtest/tools/installations.h"
 
+#include <optional>
 #include <regex>
 
 #include <unistd.h>
@@ -53,54 +55,48 @@ protected:
 
 } // namespace
 
-TEST_F(command_line, without_a_subcommand_is_an_error)
-{
-    EXPECT_TRUE(exited_with(2, run({launcher}, with()), {"subcommand"}));
-}
-
-TEST_F(command_line, names_a_word_that_it_does_not_know)
-{
-    for (const char *word : {"bogus", "version", "-V"}) {
-        EXPECT_TRUE(exited_with(2, run({launcher, word}, with()),
-                                {std::string(": ") + word + "\n"}));
-    }
-}
-
 TEST_F(command_line, says_in_one_line_what_is_wrong)
 {
     struct {
         arguments words;
         const char *said;
     } const cases[] = {
-        {{"env", "--bogus"}, "unexpected argument: --bogus"},
-        {{"env", "--emu=2"}, "unexpected argument: --emu=2"},
-        {{"env", "--slot=2"}, "unexpected argument: --slot=2"},
-        {{"env", "--json"}, "unexpected argument: --json"},
-        {{"env", "--version"}, "unexpected argument: --version"},
-        {{"env", "info"}, "unexpected argument: info"},
-        {{"env", "--emulate", "2", "3"}, "unexpected argument: 3"},
-        {{"env", "two\nlines"}, "unexpected argument: two?lines"},
-        {{"run", "-", "echo", "it ran"}, "unexpected argument: -"},
-        {{"run", "", "echo", "it ran"}, "an argument is empty"},
-        {{"env", "--emulate", "65"}, "--emulate takes 1 to 64 cards, not '65'"},
-        {{"env", "--emulate", "--emulate=2"}, "--emulate is given twice"},
-        {{"env", "--plugin"}, "unexpected argument: --plugin"},
-        {{"--", "env"}, "a subcommand is required: run, env, info or check"},
-        {{"check", "--json"}, "unexpected argument: --json"},
-        {{"check", "--card", "x"}, "--card takes 0 to 9999, not 'x'"},
-        {{"check", "--timeout=1"}, "--timeout takes 2 to 3600, not '1'"},
-        {{"env", "--"}, "only run takes a command"},
+        {{"bogus"}, ": bogus"},
+        {{"-V"}, ": -V"},
+        {{"--", "env"}, "run, env, info or check"},
+        {{"env", "--bogus"}, ": --bogus"},
+        {{"env", "--slot=2"}, ": --slot=2"},
+        {{"env", "info"}, ": info"},
+        {{"env", "--emulate", "2", "3"}, ": 3"},
+        {{"env", "two\nlines"}, ": two?lines"},
+        {{"env", "--"}, "command"},
+        {{"env", "--emulate", "65"}, "1 to 64"},
+        {{"env", "--emulate=-1"}, "'-1'"},
+        {{"env", "--emulate=1.5"}, "'1.5'"},
+        {{"env", "--emulate=99999999999"}, "'99999999999'"},
+        {{"env", "--emulate="}, "''"},
+        {{"env", "--emulate", "--emulate=2"}, "twice"},
+        {{"run", "-", "echo", "it ran"}, ": -"},
+        {{"run", "", "echo", "it ran"}, "empty"},
+        {{"run", "--emulate=0", "--", "echo", "it ran"}, "'0'"},
+        {{"run", "--no-such-option", "--", "echo", "it ran"}, ": --no-such"},
+        {{"run"}, "no command"},
+        {{"run", "--emulate", "--"}, "no command"},
+        {{"info", "--slot"}, ": --slot"},
+        {{"info", "--", "echo", "it ran"}, "command"},
+        {{"check", "--json"}, ": --json"},
+        {{"check", "--card", "x"}, "0 to 9999"},
+        {{"check", "--timeout=1"}, "2 to 3600"},
     };
     for (const auto &[words, said] : cases) {
-        SCOPED_TRACE(said);
+        SCOPED_TRACE(::testing::PrintToString(words));
         const process_result result = run(joined({launcher}, words), with());
-        EXPECT_TRUE(exited_with(2, result));
-        const std::string help =
-            (words[0] == "--") ? "" : words[0] + std::string(" ");
-        EXPECT_EQ(std::string("ucx-gaudi: ") + said + "\nSee ucx-gaudi " +
-                      help + "--help.\n",
-                  result.output);
+        EXPECT_TRUE(exited_with(2, result, {said}, {"it ran\n", "export"}));
+        EXPECT_THAT(result.output,
+                    ::testing::MatchesRegex(
+                        "ucx-gaudi: [^\n]*\nSee ucx-gaudi [^\n]*--help.\n"));
     }
+    EXPECT_TRUE(exited_with(2, run({launcher}, with()), {"subcommand"}));
 }
 
 TEST_F(command_line, helps_whatever_else_is_wrong)
@@ -116,56 +112,27 @@ TEST_F(command_line, helps_whatever_else_is_wrong)
 TEST_F(command_line, explains_itself)
 {
     const process_result general = run({launcher, "--help"}, with());
-    EXPECT_TRUE(exited_with(0, general));
+    EXPECT_TRUE(exited_with(0, general, {"run", "env", "info", "check"}));
     for (const char *name : {"run", "env", "info", "check"}) {
-        SCOPED_TRACE(name);
-        EXPECT_THAT(general.output, HasSubstr(name));
         EXPECT_TRUE(exited_with(0, run({launcher, name, "--help"}, with()),
                                 {"--emulate [=CARDS]", "Exit code"}));
     }
-    const process_result version = run({launcher, "--version"}, with());
-    EXPECT_TRUE(exited_with(0, version));
-    EXPECT_THAT(version.output,
+    EXPECT_THAT(run({launcher, "--version"}, with()).output,
                 ::testing::ContainsRegex("^ucx-gaudi [0-9.]+\nmodules for UCX "
                                          "(.*, )?" GAUDI_UCX_RELEASE));
 }
 
-TEST_F(command_line, refuses_bad_values_before_it_runs_anything)
-{
-    for (const char *option :
-         {"--emulate=0", "--emulate=65", "--emulate=-1", "--emulate=many",
-          "--emulate=1.5", "--emulate=99999999999", "--emulate=",
-          "--emulate=two\nlines", "--no-such-option", "", "-x", "--slot=2"}) {
-        SCOPED_TRACE(option);
-        EXPECT_TRUE(exited_with(2, launched({"echo", "it ran"}, {option}),
-                                {"ucx-gaudi: "}, {"it ran"}));
-    }
-}
-
 TEST_F(command_line, needs_no_dashes_in_front_of_the_command)
 {
-    for (const arguments &options :
-         {arguments{}, arguments{"--slot"}, arguments{"--emulate"},
-          arguments{"--emulate=2"}, arguments{"--emulate", "2"}}) {
-        for (const arguments &dashes : {arguments{}, arguments{"--"}}) {
-            const process_result result =
-                run(joined(joined(joined({launcher, "run"}, options), dashes),
-                           {"printf", "%s.", "--emulate=9", "--", "--help"}),
-                    with());
-            EXPECT_TRUE(exited_with(0, result));
-            EXPECT_EQ("--emulate=9.--.--help.", result.output);
-        }
-    }
-}
-
-TEST_F(command_line, refuses_to_run_nothing)
-{
-    for (const arguments &command :
-         {arguments{launcher, "run"}, arguments{launcher, "run", "--"},
-          arguments{launcher, "run", "--emulate"},
-          arguments{launcher, "run", "--emulate", "--"}}) {
-        EXPECT_TRUE(
-            exited_with(2, run(command, with()), {"no command is given"}));
+    for (const char *options :
+         {"", "--", "--slot", "--emulate", "--emulate --", "--emulate=2",
+          "--emulate 2", "--emulate 2 --"}) {
+        const process_result result =
+            run(joined(joined({launcher, "run"}, words(options)),
+                       {"printf", "%s.", "--emulate=9", "--", "--help"}),
+                with());
+        EXPECT_TRUE(exited_with(0, result));
+        EXPECT_EQ("--emulate=9.--.--help.", result.output);
     }
 }
 
@@ -216,43 +183,63 @@ TEST_F(command_line, passes_stdin_on)
     EXPECT_EQ(options.input, result.output);
 }
 
-TEST_F(command_line, preloads_the_stub_in_front_of_what_was_there)
+TEST_F(command_line, sets_what_is_needed_and_keeps_the_rest)
 {
-    EXPECT_EQ(stub, seen("LD_PRELOAD", {}));
-    EXPECT_EQ(stub, seen("LD_PRELOAD", {}, {{"LD_PRELOAD", ""}}));
-    EXPECT_EQ(stub + ":libm.so.6",
-              seen("LD_PRELOAD", {}, {{"LD_PRELOAD", "libm.so.6"}}));
-}
-
-TEST_F(command_line, switches_the_emulator_on_only_when_asked_to)
-{
-    EXPECT_EQ("", seen("UCX_GAUDI_DRIVER", {}));
-    EXPECT_EQ("", seen("HLTHUNK_EMU_DEVICES", {}));
-    EXPECT_EQ("", seen("LD_LIBRARY_PATH", {}));
-    EXPECT_EQ("emulator", seen("UCX_GAUDI_DRIVER", {"--emulate"}));
-    EXPECT_EQ("8", seen("HLTHUNK_EMU_DEVICES", {"--emulate"}));
-    EXPECT_EQ("3", seen("HLTHUNK_EMU_DEVICES", {"--emulate=3"}));
-    const environment three = {{"HLTHUNK_EMU_DEVICES", "3"}};
-    EXPECT_EQ("3", seen("HLTHUNK_EMU_DEVICES", {"--emulate"}, three));
-    EXPECT_EQ("5", seen("HLTHUNK_EMU_DEVICES", {"--emulate=5"}, three));
-    EXPECT_EQ("64", seen("HLTHUNK_EMU_DEVICES", {"--emulate=64"}));
-    EXPECT_EQ(emulator + ":/a:/b", seen("LD_LIBRARY_PATH", {"--emulate"},
-                                        {{"LD_LIBRARY_PATH", "/a:/b"}}));
-}
-
-TEST_F(command_line, leaves_other_settings_alone)
-{
-    EXPECT_EQ("tcp,sm",
-              seen("UCX_TLS", {"--emulate"}, {{"UCX_TLS", "tcp,sm"}}));
-    /* Also the words that UCX cannot read, until a program has UCX. */
-    EXPECT_EQ("gaudi_copy,sm",
-              seen("UCX_TLS", {"--emulate"}, {{"UCX_TLS", "gaudi_copy,sm"}}));
-    EXPECT_EQ("all", seen("UCX_GAUDI_DEVICES", {"--emulate"},
-                          {{"UCX_GAUDI_DEVICES", "all"}}));
+    GAUDI_NEEDS(lone_driver);
+    const std::string other =
+        preloadable(std::string(GAUDI_TOOLS_DIR "/no-module/") + preloaded);
+    const arguments none, emulate{"--emulate"}, in_slot{"--slot"};
+    const arguments both{"--slot", "--emulate"};
+    const struct {
+        const char *variable;
+        arguments options;
+        std::optional<std::string> before;
+        std::string after;
+    } cases[] = {
+        {"LD_PRELOAD", none, {}, stub},
+        {"LD_PRELOAD", none, "", stub},
+        {"LD_PRELOAD", none, "libm.so.6", stub + ":libm.so.6"},
+        /* That of another installation, or behind what has to be first. */
+        {"LD_PRELOAD", none, other + " libm.so.6", stub + ":libm.so.6"},
+        {"LD_PRELOAD", none, "libm.so.6:" + stub, "libm.so.6:" + stub},
+        {"LD_PRELOAD", in_slot, {}, ""},
+        {"LD_PRELOAD", in_slot, "libm.so.6", "libm.so.6"},
+        {"LD_PRELOAD", in_slot, stub, stub},
+        {"UCX_GAUDI_DRIVER", none, {}, ""},
+        {"UCX_GAUDI_DRIVER", emulate, {}, "emulator"},
+        {"HLTHUNK_EMU_DEVICES", none, {}, ""},
+        {"HLTHUNK_EMU_DEVICES", emulate, {}, "8"},
+        {"HLTHUNK_EMU_DEVICES", emulate, "3", "3"},
+        {"HLTHUNK_EMU_DEVICES", {"--emulate=5"}, "3", "5"},
+        {"HLTHUNK_EMU_DEVICES", {"--emulate=64"}, {}, "64"},
+        {"LD_LIBRARY_PATH", none, {}, ""},
+        {"LD_LIBRARY_PATH", emulate, "/a:/b", emulator + ":/a:/b"},
+        {"LD_LIBRARY_PATH", in_slot, {}, slot},
+        {"LD_LIBRARY_PATH", both, "/a;/b", slot + ":" + emulator + ":/a:/b"},
+        /* Its directories come first, and once. */
+        {"LD_LIBRARY_PATH", both, "/a:" + emulator + "::" + slot + ":/b",
+         slot + ":" + emulator + ":/a::/b"},
+        {"UCX_TLS", emulate, "tcp,sm", "tcp,sm"},
+        /* Also words that UCX cannot read, until a program has UCX. */
+        {"UCX_TLS", emulate, "gaudi_copy,sm", "gaudi_copy,sm"},
+        {"UCX_TLS", in_slot, "gaudi_copy,sm", "gaudi_cpy,sm"},
+        {"UCX_TLS", in_slot, "^gaudi", "^gaudi_cpy,gaudi_ipc"},
+        {"UCX_TLS", in_slot, {}, ""},
+        {"UCX_GAUDI_DEVICES", emulate, "all", "all"},
+        {"OMPI_MCA_accelerator", none, "cuda", "cuda"},
+    };
+    for (const auto &[variable, options, before, after] : cases) {
+        SCOPED_TRACE(std::string(variable) + ::testing::PrintToString(options) +
+                     before.value_or(""));
+        EXPECT_EQ(after, seen(variable, options,
+                              before ? environment{{variable, *before}}
+                                     : environment{}));
+    }
 }
 
 TEST_F(command_line, nested_adds_nothing_twice)
 {
+    GAUDI_NEEDS(lone_driver);
     const process_result result =
         launched(under_launcher(under_launcher({"env"})), {});
     EXPECT_TRUE(exited_with(0, result));
@@ -268,6 +255,7 @@ TEST_F(command_line, nested_adds_nothing_twice)
 
 TEST_F(command_line, works_through_a_symbolic_link_and_from_another_folder)
 {
+    GAUDI_NEEDS(lone_driver);
     scratch_directory files;
     const std::string link = files.path("ucx-gaudi");
     ASSERT_EQ(0, symlink(launcher, link.c_str()));
@@ -278,59 +266,15 @@ TEST_F(command_line, works_through_a_symbolic_link_and_from_another_folder)
     EXPECT_EQ(stub + "\n", result.output);
 }
 
-TEST_F(command_line, replaces_the_stub_of_another_installation)
-{
-    const std::string other =
-        preloadable(std::string(GAUDI_TOOLS_DIR "/no-module/") + preloaded);
-    EXPECT_EQ(stub + ":libm.so.6",
-              seen("LD_PRELOAD", {}, {{"LD_PRELOAD", other + " libm.so.6"}}));
-}
-
-TEST_F(command_line, leaves_the_stub_behind_what_has_to_be_first)
-{
-    const std::string list = "libm.so.6:" + stub;
-    EXPECT_EQ(list, seen("LD_PRELOAD", {}, {{"LD_PRELOAD", list}}));
-}
-
-TEST_F(command_line, in_a_slot_preloads_nothing)
-{
-    EXPECT_EQ("", seen("LD_PRELOAD", {"--slot"}));
-    EXPECT_EQ(slot, seen("LD_LIBRARY_PATH", {"--slot"}));
-    EXPECT_EQ(slot + ":" + emulator + ":/a:/b",
-              seen("LD_LIBRARY_PATH", {"--slot", "--emulate"},
-                   {{"LD_LIBRARY_PATH", "/a;/b"}}));
-    EXPECT_EQ("libm.so.6",
-              seen("LD_PRELOAD", {"--slot"}, {{"LD_PRELOAD", "libm.so.6"}}));
-    EXPECT_EQ(stub, seen("LD_PRELOAD", {"--slot"}, {{"LD_PRELOAD", stub}}));
-}
-
-TEST_F(command_line, puts_its_directories_first_and_once)
-{
-    EXPECT_EQ(
-        slot + ":" + emulator + ":/a::/b",
-        seen("LD_LIBRARY_PATH", {"--slot", "--emulate"},
-             {{"LD_LIBRARY_PATH", "/a:" + emulator + "::" + slot + ":/b"}}));
-}
-
-TEST_F(command_line, in_a_slot_names_transports_as_ucx_does)
-{
-    EXPECT_EQ("gaudi_cpy,sm",
-              seen("UCX_TLS", {"--slot"}, {{"UCX_TLS", "gaudi_copy,sm"}}));
-    EXPECT_EQ("^gaudi_cpy,gaudi_ipc",
-              seen("UCX_TLS", {"--slot"}, {{"UCX_TLS", "^gaudi"}}));
-    EXPECT_EQ("tcp", seen("UCX_TLS", {"--slot"}, {{"UCX_TLS", "tcp"}}));
-    EXPECT_EQ("", seen("UCX_TLS", {"--slot"}));
-}
-
 TEST_F(command_line, in_a_slot_refuses_to_mix_two_ucx)
 {
     scratch_directory files;
     const std::string other = files.file("libucs.so.0", "another one");
-    EXPECT_TRUE(exited_with(
-        1,
-        launched({"echo", "it ran"}, {"--slot"},
-                 {{"LD_LIBRARY_PATH", "/a:" + files.path(".")}}),
-        {"LD_LIBRARY_PATH names another UCX", files.path(".")}, {"it ran"}));
+    EXPECT_TRUE(
+        exited_with(1,
+                    launched({"echo", "it ran"}, {"--slot"},
+                             {{"LD_LIBRARY_PATH", "/a:" + files.path(".")}}),
+                    {"LD_LIBRARY_PATH", files.path(".")}, {"it ran"}));
 }
 
 TEST_F(command_line, says_what_is_missing_in_an_incomplete_installation)
@@ -359,13 +303,12 @@ TEST_F(command_line, says_what_is_missing_in_an_incomplete_installation)
             if (subcommand == std::string("run")) {
                 command = joined(command, {"--", "echo", "it ran"});
             }
-            EXPECT_TRUE(exited_with(1, run(command, with()),
-                                    {"missing", std::string(part).substr(0, 4),
-                                     (part == emulator_part)
-                                         ? "to mend it, install the package "
-                                           "hl-thunk-emulator"
-                                         : "to mend it, install ucx-gaudi"},
-                                    {"it ran", "export"}));
+            EXPECT_TRUE(
+                exited_with(1, run(command, with()),
+                            {std::string(part).substr(0, 4),
+                             (part == emulator_part) ? "hl-thunk-emulator"
+                                                     : "install ucx-gaudi"},
+                            {"it ran", "export"}));
         }
     }
 }
@@ -389,7 +332,7 @@ TEST_F(command_line, says_which_paths_the_loader_cannot_be_given)
         const copied_installation copy(directory);
         EXPECT_TRUE(exited_with(
             1, run(joined({copy.launcher(), "env"}, options), with()),
-            {std::string("cannot be in ") + variable}, {"export"}));
+            {variable}, {"export"}));
     }
 }
 
@@ -441,9 +384,7 @@ TEST_F(with_another_ucx, finds_the_plugin_folder_of_a_path_with_spaces)
                           "export OMPI_MCA_pml="));
     for (const char *version : {"1.13.1", "1.21.0"}) {
         SCOPED_TRACE(version);
-        EXPECT_TRUE(exited_with(1, env(version),
-                                {"cannot be in LD_PRELOAD", "move ucx-gaudi"},
-                                {"export"}));
+        EXPECT_TRUE(exited_with(1, env(version), {"LD_PRELOAD"}, {"export"}));
     }
 }
 
@@ -484,9 +425,8 @@ TEST_F(with_another_ucx, a_slot_needs_a_ucx_that_loads_modules)
 {
     make_ucx(files, "lone", "1.18.1");
     fs::remove(files.path("lone/libuct.so.0"));
-    EXPECT_TRUE(exited_with(1, slot_for("lone"),
-                            {"the UCX at " + files.path("lone/libucp.so.0") +
-                             " loads no modules, so there is no slot in it"}));
+    EXPECT_TRUE(
+        exited_with(1, slot_for("lone"), {files.path("lone/libucp.so.0")}));
 }
 
 TEST_F(with_another_ucx, a_slot_needs_a_place)
@@ -494,16 +434,17 @@ TEST_F(with_another_ucx, a_slot_needs_a_place)
     make_ucx(files, "other", "1.20.0");
     EXPECT_TRUE(exited_with(
         1, slot_for("other", {{"XDG_CACHE_HOME", ""}, {"HOME", ""}}),
-        {"there is no place for a slot"}));
+        {"slot"}));
     EXPECT_TRUE(exited_with(
         1, slot_for("other", {{"XDG_CACHE_HOME", files.file("file", "")}}),
-        {"cannot be made: ", "set XDG_CACHE_HOME"}));
+        {"XDG_CACHE_HOME"}));
 }
 
 /* --- env -------------------------------------------------------------------*/
 
 TEST_F(command_line, env_prints_exports_and_nothing_else)
 {
+    GAUDI_NEEDS(lone_driver);
     const process_result result =
         run({launcher, "env", "--emulate=3", "--slot"}, with());
     EXPECT_TRUE(exited_with(0, result));
@@ -548,8 +489,6 @@ TEST_F(command_line, adds_components_for_open_mpi_to_what_it_searches)
     /* Once, however often. */
     EXPECT_EQ(components + ":SYS_DEFAULT:USER_DEFAULT",
               search({{path, search({})}}));
-    EXPECT_EQ("cuda", seen("OMPI_MCA_accelerator", {},
-                           {{"OMPI_MCA_accelerator", "cuda"}}));
 }
 
 TEST_F(command_line, env_sets_what_run_sets)
@@ -593,30 +532,6 @@ TEST_F(command_line, env_keeps_every_character)
                {{"LD_LIBRARY_PATH", old}});
     EXPECT_TRUE(exited_with(0, result));
     EXPECT_EQ(slot + ":" + old, result.output);
-}
-
-TEST_F(command_line, env_serves_programs)
-{
-    for (const char *options : {"--emulate", "--emulate --slot"}) {
-        SCOPED_TRACE(options);
-        const process_result result =
-            script(std::string("eval \"$(env ") + options + ")\"; ucx_info -d");
-        EXPECT_TRUE(is_quiet_success(result));
-        EXPECT_TRUE(has_lines(1, "System device: gaudi", result));
-    }
-}
-
-TEST_F(command_line, env_and_info_take_no_command)
-{
-    for (const char *subcommand : {"env", "info"}) {
-        for (const arguments &rest :
-             {arguments{"--", "echo", "it ran"}, arguments{"--"},
-              arguments{"echo", "it ran"}}) {
-            EXPECT_TRUE(exited_with(
-                2, run(joined({launcher, subcommand}, rest), with()), {},
-                {"it ran\n", "export"}));
-        }
-    }
 }
 
 TEST_F(command_line, says_so_when_it_cannot_write)

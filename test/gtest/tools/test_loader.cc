@@ -152,15 +152,6 @@ TEST_F(loader, lets_all_threads_wait_for_the_module)
     EXPECT_TRUE(has_lines(1, "constructor: memory type 3", result));
 }
 
-TEST_F(loader, says_to_all_threads_together_that_there_is_no_module)
-{
-    make("1.18.1", nullptr);
-    const process_result result =
-        run({host, own, files.path("ucx/libucs.so.0"), own, "threads"}, with());
-    expect_line(result, {"no module fits UCX 1.18.1"});
-    EXPECT_TRUE(has_lines(4, "thread: memory type 3", result));
-}
-
 TEST_F(loader, takes_the_module_of_another_installation_that_is_loaded)
 {
     make("1.18.1");
@@ -174,7 +165,7 @@ TEST_F(loader, takes_the_module_of_another_installation_that_is_loaded)
     EXPECT_THAT(result.output, HasSubstr("memory type 42\n"));
     const auto lines = lines_with(result.output, "ucx-gaudi: ");
     ASSERT_EQ(1u, lines.size()) << result.output;
-    EXPECT_THAT(lines[0], HasSubstr(module_of("1.18") + " is in use already"));
+    EXPECT_THAT(lines[0], HasSubstr(module_of("1.18")));
     EXPECT_THAT(lines[0],
                 HasSubstr(files.path("other/ucx-gaudi/1.18/") + module_name));
 }
@@ -190,16 +181,6 @@ TEST_F(loader, knows_its_place_after_the_program_has_left_its_folder)
                             {"opened " + module_of("1.18")}));
 }
 
-TEST_F(loader, finds_its_modules_from_a_plugin_folder)
-{
-    make("1.23.0");
-    EXPECT_TRUE(exited_with(
-        0,
-        in_ucx("ucx", {files.path("lib/ucx-gaudi/plugin/") + module_name,
-                       "init", "call"}),
-        {"opened " + module_of("1.23")}));
-}
-
 TEST_F(loader, names_the_version_and_the_remedy_when_no_module_fits)
 {
     install("1.22");
@@ -210,26 +191,18 @@ TEST_F(loader, names_the_version_and_the_remedy_when_no_module_fits)
         SCOPED_TRACE(release);
         const std::string version = release + std::string(".2");
         make_ucx(files, version, version);
-        expect_line(
-            in_ucx(version, {own, "init"}),
-            {"no module fits UCX " + version + " (" +
-                 files.path(version + "/libucp.so.0") + ")",
-             files.path("lib/ucx-gaudi") + ": 1.9, 1.13, 1.22;",
-             std::string("build ucx-gaudi with the source of UCX ") + release});
+        expect_line(in_ucx(version, {own, "init"}),
+                    {"UCX " + version, files.path(version + "/libucp.so.0"),
+                     files.path("lib/ucx-gaudi") + ": 1.9, 1.13, 1.22;",
+                     std::string("source of UCX ") + release});
     }
-}
-
-TEST_F(loader, says_that_nothing_is_installed)
-{
-    make("1.18.1", nullptr);
-    expect_line(in_ucx("ucx", {own}), {"UCX 1.18.1", "ucx-gaudi: none;"});
 }
 
 TEST_F(loader, says_that_a_release_is_too_old)
 {
     install("1.13");
     make_ucx(files, "ucx", "1.12.1");
-    expect_line(in_ucx("ucx", {own}), {"UCX 1.12.1", "too old", "1.13"});
+    expect_line(in_ucx("ucx", {own}), {"UCX 1.12.1", "1.13"});
 }
 
 TEST_F(loader, asks_the_libucp_beside_libucs_in_a_program_without_one)
@@ -240,28 +213,21 @@ TEST_F(loader, asks_the_libucp_beside_libucs_in_a_program_without_one)
                     {"opened " + module_of("1.16")}));
 }
 
-TEST_F(loader, says_that_there_is_no_libucp)
-{
-    make("1.16.0");
-    fs::remove(files.path("ucx/libucp.so.0"));
-    expect_line(run({host, files.path("ucx/libucs.so.0"), own}, with()),
-                {"the version of UCX is not known",
-                 files.path("ucx/libucs.so.0"), "libucp.so.0"});
-    /* The last place to look in is beside libuct. */
-    expect_line(run({host, files.path("ucx/libucs.so.0"),
-                     files.path("ucx/libuct.so.0"), own},
-                    with()),
-                {"the version of UCX is not known",
-                 files.path("ucx/libucp.so.0") + ": cannot open"});
-}
-
-TEST_F(loader, says_that_a_libucp_tells_no_version)
+TEST_F(loader, says_that_no_libucp_tells_the_version)
 {
     make("1.16.0");
     fs::copy_file(silent_ucp, files.path("ucx/libucp.so.0"),
                   fs::copy_options::overwrite_existing);
     expect_line(in_ucx("ucx", {own}),
-                {files.path("ucx/libucp.so.0") + " has no ucp_get_version"});
+                {files.path("ucx/libucp.so.0"), "ucp_get_version"});
+    fs::remove(files.path("ucx/libucp.so.0"));
+    expect_line(run({host, files.path("ucx/libucs.so.0"), own}, with()),
+                {files.path("ucx/libucs.so.0"), "libucp.so.0"});
+    /* The last place to look in is beside libuct. */
+    expect_line(run({host, files.path("ucx/libucs.so.0"),
+                     files.path("ucx/libuct.so.0"), own},
+                    with()),
+                {files.path("ucx/libucp.so.0")});
 }
 
 /* Another libucp beside the first one would mix up their variables. */
@@ -278,18 +244,6 @@ TEST_F(loader, asks_the_libucp_of_the_process_wherever_it_lies)
                             {"opened " + module_of("1.18")}));
 }
 
-TEST_F(loader, bears_a_libucp_in_another_folder_than_libucs)
-{
-    const fs::path ucx = folder_of_ucx();
-    fs::copy_file(fs::canonical(ucx / "libucp.so.0"),
-                  files.path("libucp.so.0"));
-    EXPECT_TRUE(exited_with(
-        0,
-        emulated({"ucx_info", "-d"},
-                 {{"LD_LIBRARY_PATH", files.path("") + ":" + ucx.string()}}),
-        {"Component: gaudi_copy"}));
-}
-
 /* As packagers of Python wheels rename them, opened for itself alone. */
 TEST_F(loader, leaves_a_ucx_of_other_names_to_itself)
 {
@@ -304,20 +258,11 @@ TEST_F(loader, says_why_a_module_cannot_be_loaded)
 {
     make("1.18.1", broken);
     expect_line(in_ucx("ucx", {own, "init"}),
-                {"the module for UCX 1.18.1 (", module_of("1.18"),
-                 "nobody_has_this_function"});
+                {module_of("1.18"), "nobody_has_this_function"});
     (void)files.file(std::string("lib/ucx-gaudi/1.18/") + module_name, "text");
-    expect_line(in_ucx("ucx", {own, "init"}),
-                {"the module for UCX 1.18.1 (", module_of("1.18")});
-}
-
-TEST_F(loader, says_that_the_system_refuses_files_in_memory)
-{
-    make("1.18.1");
+    expect_line(in_ucx("ucx", {own, "init"}), {module_of("1.18")});
     expect_line(in_ucx("ucx", {"no-files", own, "init"}),
-                {"the module for UCX 1.18.1 (",
-                 "a file in memory cannot be made: Operation not permitted "
-                 "(let memfd_create pass"});
+                {"Operation not permitted", "memfd_create"});
 }
 
 /* As a module that UCX opens with RTLD_DEEPBIND it frees by libc's allocator,
@@ -385,7 +330,7 @@ TEST_F(loader, says_why_it_cannot_load_ucx_for_a_program_without)
     std::ofstream(files.path("broken/libucs.so.0")) << "no library";
     const process_result result = run(
         {host, own, "call"}, with({{"LD_LIBRARY_PATH", files.path("broken")}}));
-    expect_line(result, {"there is no UCX: ", "broken/libucs.so.0"});
+    expect_line(result, {"broken/libucs.so.0"});
     EXPECT_THAT(result.output, HasSubstr("alloc -14\n"));
 }
 

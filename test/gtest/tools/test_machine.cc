@@ -229,16 +229,6 @@ TEST_F(made_up_machine, does_not_count_on_a_card_whose_node_is_closed)
     EXPECT_FALSE(list.cards[0].usable);
 }
 
-TEST_F(made_up_machine, counts_gaudi_cards_on_the_bus)
-{
-    const std::string devices = "sys/bus/pci/devices/";
-    EXPECT_EQ(0u, launcher::count_pci_cards(where));
-    make(devices + "0000:01:00.0/vendor", "0x1da3\n");
-    make(devices + "0000:02:00.0/vendor", "0x8086\n");
-    make(devices + "0000:03:00.0/vendor", "0x1da3\n");
-    EXPECT_EQ(2u, launcher::count_pci_cards(where));
-}
-
 TEST_F(made_up_machine, names_the_nodes_and_the_group_that_may_open_them)
 {
     make_node("dev/accel/accel0", 0660);
@@ -300,36 +290,31 @@ TEST_F(made_up_machine, finds_a_library_that_is_too_old_for_the_kernel)
     make("sys/class/accel/accel0/device/vendor", "0x1da3\n");
     make("sys/class/accel/accel0/pci_addr", "00ff:19:00.0\n");
     EXPECT_THAT(all_text(cards_of(driver).missing),
-                HasSubstr("cannot be used: Inappropriate ioctl"));
+                HasSubstr("Inappropriate ioctl"));
 
     fs::rename(files.path("sys/class/accel/accel0/pci_addr"),
                files.path("sys/class/accel/accel0/device/pci_addr"));
     const launcher::report list = cards_of(driver);
     EXPECT_EQ(0u, list.cards.size());
     EXPECT_THAT(all_text(list.missing),
-                ContainsRegex("too old for this kernel.*6\\.7 and later.*\n"
-                              "install a newer libhl-thunk\\.so"));
+                ContainsRegex("too old.*6\\.7.*\n.*libhl-thunk\\.so"));
 }
 
 TEST_F(made_up_machine, is_explained_without_a_library_or_a_node)
 {
     make("sys/bus/pci/devices/00ff:19:00.0/vendor", "0x1da3\n");
     EXPECT_THAT(missing_with("auto"),
-                HasSubstr("the machine has 1 Gaudi card and no device node\n"
-                          "load the kernel driver (modprobe habanalabs)"));
+                ContainsRegex("1 Gaudi card.*\n.*modprobe habanalabs"));
     {
         const scoped_variable none("FAKE_CARDS", "0");
         EXPECT_THAT(missing_with(fake_driver),
-                    HasSubstr("1 Gaudi card and no device node\nload the "
-                              "kernel driver"));
+                    ContainsRegex("1 Gaudi card.*\n.*modprobe habanalabs"));
     }
     make_node("dev/accel/accel0", 0666);
     EXPECT_THAT(missing_with("auto"),
-                ContainsRegex("the driver library cannot be used: .*"
-                              "libhl-thunk\\.so.*\ninstall the vendor's"));
+                ContainsRegex("libhl-thunk\\.so.*\ninstall"));
     const scoped_variable none("FAKE_CARDS", "0");
-    EXPECT_THAT(missing_with(fake_driver),
-                HasSubstr("the driver library shows no card\nsee dmesg"));
+    EXPECT_THAT(missing_with(fake_driver), ContainsRegex("no card\n.*dmesg"));
 }
 
 /* --- ways between cards ----------------------------------------------------*/
@@ -344,65 +329,46 @@ TEST_F(made_up_machine, is_told_that_its_iommu_translates)
     make(function + "1b:00.0/iommu_group/type", "DMA\n");
     const launcher::report list = cards_of(driver);
     EXPECT_THAT(all_text(list.missing),
-                HasSubstr("cards 0 (00ff:19:00.0), 2 (00ff:1b:00.0) are behind "
-                          "an IOMMU that translates: DMA\nboot with iommu=pt"));
+                ContainsRegex("cards 0 \\(00ff:19:00.0\\), 2 "
+                              "\\(00ff:1b:00.0\\).*IOMMU.*\n.*iommu=pt"));
     EXPECT_EQ(1u, list.missing.size());
     EXPECT_TRUE(list.cards[0].usable) << "it works on most machines";
 }
 
-TEST_F(made_up_machine, shows_one_line_for_pairs_that_have_one_answer)
+TEST_F(made_up_machine, shows_pairs_that_differ_in_a_matrix)
 {
-    EXPECT_EQ("pairs     host for all 28: the cards show no ports\n",
-              pairs(box(8)));
-    launcher::report linked = box(2);
-    linked.cards[0].links   = {link_to(1)};
-    EXPECT_EQ(
-        "pairs     ports for all 1: 1 links, if HCL of a framework leaves "
-        "them\n",
-        pairs(linked));
+    EXPECT_THAT(pairs(box(8)), HasSubstr("host for all 28"));
     EXPECT_EQ("", pairs(box(1)));
-}
-
-TEST_F(made_up_machine, shows_a_matrix_of_pairs_that_differ)
-{
     launcher::report found = box(3);
     found.cards[0].links   = {link_to(2)};
     found.cards[1].links   = {link_to(0)};
-    EXPECT_EQ("pairs  0       1      2\n"
-              "0      -       host1  ports2\n"
-              "1      host1   -      host1\n"
-              "2      ports2  host1  -\n"
-              "host1     no port leads there in a box HLS-2\n"
-              "ports2    1 links, if HCL of a framework leaves them\n",
-              pairs(found));
+    EXPECT_THAT(pairs(found),
+                ::testing::StartsWith("pairs  0       1      2\n"
+                                      "0      -       host1  ports2\n"
+                                      "1      host1   -      host1\n"
+                                      "2      ports2  host1  -\n"
+                                      "host1  "));
 }
 
 TEST_F(made_up_machine, takes_the_ways_that_the_setting_names)
 {
     launcher::report linked = box(2);
     linked.cards[0].links   = {link_to(1)};
-    constexpr char up[]     = "1 links, if HCL of a framework leaves them";
-    constexpr char none[]   = "the cards show no ports";
-    constexpr char first[]  = "first in UCX_GAUDI_IPC_ROUTES";
     struct {
         const char *setting;
-        std::string with_links;
-        std::string without;
-    } const cases[] = {
-        {"ports,host", std::string("ports for all 1: ") + up,
-         std::string("host for all 1: ") + none},
-        {"host,ports", std::string("host for all 1: ") + first,
-         std::string("host for all 1: ") + first},
-        {"host", std::string("host for all 1: ") + first,
-         std::string("host for all 1: ") + first},
-        {"ports", std::string("ports for all 1: ") + up,
-         std::string("none for all 1: ") + none},
-    };
+        const char *with_links;
+        const char *without;
+    } const cases[] = {{"ports,host", "ports", "host"},
+                       {"host,ports", "host", "host"},
+                       {"host", "host", "host"},
+                       {"ports", "ports", "none"}};
     for (const auto &each : cases) {
         SCOPED_TRACE(each.setting);
         const scoped_variable order("UCX_GAUDI_IPC_ROUTES", each.setting);
-        EXPECT_EQ("pairs     " + each.with_links + "\n", pairs(linked));
-        EXPECT_EQ("pairs     " + each.without + "\n", pairs(box(2)));
+        EXPECT_THAT(pairs(linked),
+                    HasSubstr(std::string(each.with_links) + " for all 1"));
+        EXPECT_THAT(pairs(box(2)),
+                    HasSubstr(std::string(each.without) + " for all 1"));
     }
 }
 
@@ -412,22 +378,19 @@ TEST_F(made_up_machine, takes_ports_where_a_link_is_up)
     found.cards[0].links   = {link_to(1), link_to(1, false), link_to(1),
                               link_to(2, false)};
     found.cards[1].links   = {link_to(0)};
-    launcher::add_pairs(found);
-    ASSERT_EQ(3u, found.pairs.size());
-    EXPECT_EQ("2 links, if HCL of a framework leaves them", found.pairs[0].why);
-    EXPECT_STREQ("ports", found.pairs[0].name());
-    EXPECT_EQ("no link is up", found.pairs[1].why);
-    EXPECT_EQ("no port leads there in a box HLS-2", found.pairs[2].why);
-    EXPECT_STREQ("host", found.pairs[2].name());
+    const auto ways        = [](launcher::report of) {
+        launcher::add_pairs(of);
+        std::vector<std::string> names;
+        for (const auto &pair : of.pairs) {
+            names.emplace_back(pair.name());
+        }
+        return names;
+    };
+    EXPECT_THAT(ways(found), ::testing::ElementsAre("ports", "host", "host"));
     found.cards[0].links.back().state.clear(); /* sysfs does not tell */
-    found.pairs.clear();
-    launcher::add_pairs(found);
-    EXPECT_EQ("1 links, if HCL of a framework leaves them", found.pairs[1].why);
-    found.pairs.clear();
+    EXPECT_THAT(ways(found), ::testing::ElementsAre("ports", "ports", "host"));
     found.no_ports = "no libhbl.so";
-    launcher::add_pairs(found);
-    EXPECT_EQ("no libhbl.so", found.pairs[0].why);
-    EXPECT_STREQ("host", found.pairs[0].name());
+    EXPECT_THAT(ways(found), ::testing::Each("host"));
 }
 
 TEST_F(made_up_machine, leaves_out_pairs_of_hidden_cards)

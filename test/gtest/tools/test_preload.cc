@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The loader brings the module to programs that use UCX, and to no others. */
+#include "common/needs.h"
 #include "gtest/tools/installations.h"
 #include "gtest/tools/release.h"
 
@@ -55,17 +56,11 @@ protected:
 
 TEST_F(preload, leaves_programs_without_ucx_alone)
 {
-    EXPECT_TRUE(is_quiet_success(emulated({"/bin/true"})));
+    EXPECT_EQ("x\n", emulated({"sh", "-c", "echo x | cat"}).output);
     EXPECT_TRUE(exited_with(1, emulated({"/bin/false"})));
     expect_no_ucx(emulated({"cat", "/proc/self/maps"}));
     expect_no_ucx(
         emulated({"python3", "-c", "print(open('/proc/self/maps').read())"}));
-}
-
-TEST_F(preload, prints_nothing_in_programs_without_ucx)
-{
-    EXPECT_EQ("", emulated({"/bin/true"}).output);
-    EXPECT_EQ("x\n", emulated({"sh", "-c", "echo x | cat"}).output);
 }
 
 TEST_F(preload, adds_nothing_to_what_ucx_says_about_itself)
@@ -104,8 +99,10 @@ protected:
     /* Of a program that sets variables first thing in main. */
     [[nodiscard]] process_result run_setting(const arguments &variables) const
     {
-        return run(joined({GAUDI_TOOLS_DIR "/ucp_endpoints", "set"}, variables),
-                   with({{"LD_PRELOAD", preloaded_name()}}));
+        return run(
+            joined({GAUDI_TOOLS_DIR "/ucp_peer", "alone", "endpoints", "set"},
+                   variables),
+            with({{"LD_PRELOAD", preloaded_name()}}));
     }
 };
 
@@ -119,44 +116,38 @@ TEST_F(settings_of_programs, count_as_those_of_the_environment)
     EXPECT_THAT(result.output, Not(HasSubstr("gaudi2")));
 }
 
-TEST_F(settings_of_programs, that_nothing_uses_are_no_unused_variables)
-{
-    const process_result result = run_setting(
-        {"UCX_GAUDI_COPY_STAGING_COUNT=4", "UCX_GAUDI_IPC_STAGING_COUNT=4"});
-    EXPECT_TRUE(is_quiet_success(result, {"all well"}));
-    EXPECT_THAT(result.output, Not(HasSubstr("gaudi_cpy")));
-}
-
 TEST_F(settings_of_programs, that_are_not_valid_leave_no_card)
 {
     const process_result result =
         run_setting({"UCX_GAUDI_DRIVER=emulator", "UCX_GAUDI_ENGINE=foo"});
-    EXPECT_TRUE(exited_with(0, result,
-                            {"UCX_GAUDI_ENGINE=foo is not valid", "all well"},
-                            {"gaudi_cpy"}));
-    EXPECT_TRUE(has_lines(1, "is not valid", result));
+    EXPECT_TRUE(exited_with(0, result, {"all well"}, {"gaudi_cpy"}));
+    EXPECT_TRUE(has_lines(1, "UCX_GAUDI_ENGINE=foo", result));
 }
 
 TEST_F(settings_of_programs, say_what_comes_too_late)
 {
     const process_result result = run_setting(
         {"UCX_GAUDI_DRIVER=emulator", "UCX_GAUDI_MEMORY_TYPE=late"});
-    EXPECT_TRUE(exited_with(
-        0, result,
-        {"UCX_GAUDI_MEMORY_TYPE=late comes too late", "gaudi_copy"}));
+    EXPECT_TRUE(
+        exited_with(0, result, {"UCX_GAUDI_MEMORY_TYPE=late", "gaudi_copy"}));
 }
 
-TEST_F(preload, reaches_a_program_that_loads_ucp_later)
+TEST_F(preload, reaches_a_program_that_loads_ucx_later)
 {
-    for (const char *how : {"global", "local"}) {
-        SCOPED_TRACE(how);
-        expect_card(emulated({late_ucx, how}));
+    GAUDI_NEEDS(cards_without_framework);
+    for (const arguments &how :
+         {arguments{"global"}, arguments{"local"}, arguments{"uct"},
+          arguments{"plugin", plugin}}) {
+        SCOPED_TRACE(how[0]);
+        expect_card(emulated(joined({late_ucx}, how)));
+        if (how[0] != "uct") {
+            /* The program's own pointer to ucp_config_read passes the loader
+             * by. */
+            expect_card(emulated(joined({late_ucx}, how),
+                                 {{"UCX_TLS", "gaudi_copy,sm"}}),
+                        {"gaudi_cpy/gaudi0"});
+        }
     }
-}
-
-TEST_F(preload, reaches_a_component_that_is_linked_with_ucp)
-{
-    expect_card(emulated({late_ucx, "plugin", plugin}));
 }
 
 /* Which calls nothing that is preloaded. */
@@ -187,31 +178,10 @@ TEST_F(preload, reaches_a_ucx_beside_another_allocator)
     }
 }
 
-TEST_F(preload, reaches_a_program_that_loads_uct_later)
-{
-    expect_card(emulated({late_ucx, "uct"}));
-}
-
-TEST_F(preload, serves_the_transport_list_of_a_component)
-{
-    expect_card(
-        emulated({late_ucx, "plugin", plugin}, {{"UCX_TLS", "gaudi_copy,sm"}}),
-        {"gaudi_cpy/gaudi0"});
-}
-
-TEST_F(preload, serves_the_transport_list_of_a_program_that_uses_dlsym)
-{
-    /* The program's own pointer to ucp_config_read passes the loader by. */
-    for (const char *how : {"global", "local"}) {
-        SCOPED_TRACE(how);
-        expect_card(emulated({late_ucx, how}, {{"UCX_TLS", "gaudi_copy,sm"}}),
-                    {"gaudi_cpy/gaudi0"});
-    }
-}
-
 /* A process without UCX cannot know what `gaudi` means to its children. */
 TEST_F(preload, leaves_the_transport_list_of_programs_without_ucx_alone)
 {
+    GAUDI_NEEDS(cards_without_framework);
     const std::string list = "gaudi,sm";
     const arguments shell  = {"sh", "-c", quoted(late_ucx) + " local; true"};
     EXPECT_EQ(list + "\n",

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "gtest/tools/two_peers.h"
 
-#include <csignal>
 #include <thread>
 
 #include <sys/socket.h>
@@ -9,7 +8,7 @@
 
 namespace gaudi::test {
 
-peers_result run_both(peer_command server, peer_command client, bool stops)
+peers_result run_both(peer_command server, peer_command client)
 {
     int ends[2] = {-1, -1};
     EXPECT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
@@ -25,11 +24,10 @@ peers_result run_both(peer_command server, peer_command client, bool stops)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     /* Of a side that ended badly the other one may not hear. */
-    const auto end = [stops](process &first, process_result &of_first,
-                             process &second, process_result &of_second) {
+    const auto end = [](process &first, process_result &of_first,
+                        process &second, process_result &of_second) {
         of_first  = first.wait();
-        of_second = (stops && (of_first.exit_code != 0)) ? second.stop()
-                                                         : second.wait();
+        of_second = (of_first.exit_code != 0) ? second.stop() : second.wait();
     };
     peers_result result;
     if (at_server.has_ended()) {
@@ -43,21 +41,19 @@ peers_result run_both(peer_command server, peer_command client, bool stops)
 peers_result two_peers::run_peers(const peers_case &what) const
 {
     const auto peer = [&](const char *role, const arguments &prefix,
-                          const arguments &more, const environment &variables) {
+                          const environment &variables) {
         const arguments program = joined(
             {GAUDI_TOOLS_DIR "/ucp_peer", role, what.traffic}, what.options);
         peer_command result{
-            joined(prefix, under_launcher(joined(program, more),
-                                          what.launcher_options)),
+            joined(prefix, under_launcher(program, what.launcher_options)),
             with(what.variables, std::chrono::seconds(90))};
         for (const auto &[name, value] : variables) {
             result.options.variables[name] = value;
         }
         return result;
     };
-    return run_both(peer("server", what.server_prefix, what.server_options,
-                         what.server_variables),
-                    peer("client", what.client_prefix, {}, {}));
+    return run_both(peer("server", what.server_prefix, what.server_variables),
+                    peer("client", what.client_prefix, {}));
 }
 
 peers_result two_peers::run_pair(const std::string &program,
@@ -78,20 +74,6 @@ void two_peers::expect_well(const peers_result &result,
 {
     EXPECT_TRUE(is_quiet_success(result.client, {of_client})) << "client";
     EXPECT_TRUE(is_quiet_success(result.server, {of_server})) << "server";
-}
-
-void two_peers::expect_end(const process_result &result, end_of_one what)
-{
-    /* The new protocols of UCP 1.13 end with the assertion. */
-    const bool aborted =
-        (result.signal == SIGABRT) &&
-        (!lines_with(result.output, "Fatal: ").empty() ||
-         !lines_with(result.output, "Assertion `0' failed").empty());
-    if ((what == faulty) && ((result.signal == SIGKILL) || aborted)) {
-        return;
-    }
-    EXPECT_TRUE(exited_with(0, result))
-        << (what == faulty ? "faulty" : "other");
 }
 
 } // namespace gaudi::test

@@ -17,7 +17,6 @@ struct peers_case {
     environment variables; /**< of both sides */
 
     /* Of one side, besides. A prefix is a command that starts the launcher. */
-    arguments server_options     = {};
     environment server_variables = {};
     arguments server_prefix      = {};
     arguments client_prefix      = {};
@@ -36,10 +35,9 @@ struct peer_command {
     process_options options;
 };
 
-/** Run both to their ends, with a socket between them.
- *  @param stops  A side that waits for one which ended badly is stopped. */
-peers_result run_both(peer_command server, peer_command client,
-                      bool stops = true);
+/** Run both to their ends, with a socket between them. A side that waits for
+ *  one which ended badly is stopped. */
+peers_result run_both(peer_command server, peer_command client);
 
 /** What starts a program with the namespaces of a pod. */
 inline constexpr char in_a_pod[] =
@@ -61,11 +59,6 @@ protected:
     static void expect_well(const peers_result &result,
                             const std::string &of_client,
                             const std::string &of_server);
-
-    /** One ended well; or it was faulty, and was ended by the driver or in
-     *  words. */
-    enum end_of_one { well, faulty };
-    static void expect_end(const process_result &result, end_of_one what);
 
     /** That of @ref run_peers. */
     static void expect_all_sent(const peers_result &result)

@@ -170,15 +170,6 @@ void prepare_process()
     (void)once;
 }
 
-uint64_t moved_bytes(base::card &by)
-{
-    hlthunk_emu_counters counters{};
-    EXPECT_EQ(0, emulator::instance().hlthunk_emu_get_counters(by.device().fd(),
-                                                               &counters));
-    return counters.host_to_device_bytes + counters.device_to_host_bytes +
-           counters.device_to_device_bytes + counters.host_to_host_bytes;
-}
-
 counted_completion::counted_completion() : uct_completion_t()
 {
     count  = 1;
@@ -191,7 +182,7 @@ counted_completion::counted_completion() : uct_completion_t()
 ucs_status_t counted_memory::check(uint64_t address, size_t length)
 {
     ++checks;
-    return has(address, length) ? check_status : UCS_ERR_INVALID_ADDR;
+    return has(address, length) ? UCS_OK : UCS_ERR_INVALID_ADDR;
 }
 
 bool counted_memory::has(uint64_t address, size_t length) const
@@ -269,11 +260,6 @@ base::card &transfers::card(size_t index)
 std::unique_ptr<card_memory> transfers::far_memory(size_t bytes)
 {
     return std::make_unique<card_memory>(card(has_one_card() ? 0 : 1), bytes);
-}
-
-uint64_t transfers::far_moved_bytes()
-{
-    return has_one_card() ? 0 : moved_bytes(card(1));
 }
 
 void transfers::pause(base::card &which, bool paused)

@@ -58,11 +58,10 @@ public:
 
     const uint64_t start;
     const size_t size;
-    ucs_status_t check_status = UCS_OK;
-    ucs_status_t hold_status  = UCS_OK;
-    unsigned checks           = 0;
-    unsigned holds            = 0;
-    unsigned releases         = 0;
+    ucs_status_t hold_status = UCS_OK;
+    unsigned checks          = 0;
+    unsigned holds           = 0;
+    unsigned releases        = 0;
 };
 
 /** Host memory of a child of the test, zeroed, which lives until then. */
@@ -167,9 +166,6 @@ private:
 /** What the module does when it is loaded, as far as engines need it. */
 void prepare_process();
 
-/** Bytes that the engines of a card moved so far. */
-[[nodiscard]] uint64_t moved_bytes(base::card &by);
-
 class transfers : public ::testing::Test {
 protected:
     void SetUp() override;
@@ -182,8 +178,6 @@ protected:
     /** Memory of the second card, if there is one. */
     [[nodiscard]] static std::unique_ptr<card_memory> far_memory(size_t bytes);
 
-    /** moved_bytes() of that card; 0 without a second one. */
-    [[nodiscard]] static uint64_t far_moved_bytes();
     static void pause(base::card &which, bool paused);
 
     /** Make the engine anew. */

@@ -2,66 +2,15 @@
 /* Memory of another process that refuses, goes away, or is given up. */
 #include "gtest/transfer/fixture.h"
 
-#include <cerrno>
-#include <cstring>
-
 namespace gaudi::test {
 
 namespace {
 
 constexpr size_t large = 64 << 20;
 
-class remote_errors : public transfers {
-protected:
-    /* Start a large copy, and kill the child when some of it is there. */
-    void kill_in_the_middle(void *local, bool put)
-    {
-        auto child = child_memory::create(large);
-        counted_completion done[2];
-        for (counted_completion &each : done) {
-            const base::side there = child->at(0);
-            ASSERT_EQ(UCS_INPROGRESS,
-                      put ? engine->start(domain, there, local, large, &each)
-                          : engine->start(domain, local, there, large, &each));
-        }
-        for (unsigned i = 0; i < 4; ++i) {
-            engine->progress();
-        }
-        EXPECT_EQ(0u, done[0].calls);
-        child->kill();
-        for (const counted_completion &each : done) {
-            wait_for(each);
-            EXPECT_EQ(1u, each.calls);
-            EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, each.status);
-        }
-        EXPECT_EQ(1u, child->releases);
-        EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
-                  put ? engine->copy(child->at(0), local, 8)
-                      : engine->copy(local, child->at(0), 8));
-        EXPECT_EQ(2u, child->releases);
-        EXPECT_EQ(UCS_OK, engine->flush(nullptr, nullptr));
-
-        /* And the engine goes on. */
-        auto next = child_memory::create(8);
-        EXPECT_EQ(UCS_OK, engine->copy(next->at(0), local, 8));
-    }
-};
+using remote_errors = transfers;
 
 } // namespace
-
-TEST_F(remote_errors, a_killed_process_ends_copies_of_host_memory)
-{
-    guarded_buffer local(large);
-    kill_in_the_middle(local.data(), true);
-    kill_in_the_middle(local.data(), false);
-}
-
-TEST_F(remote_errors, a_killed_process_ends_copies_of_device_memory)
-{
-    device_buffer local(card(0), large);
-    kill_in_the_middle(local.data(), true);
-    kill_in_the_middle(local.data(), false);
-}
 
 TEST_F(remote_errors, memory_that_is_not_there_is_an_error)
 {
@@ -98,73 +47,6 @@ TEST_F(remote_errors, memory_that_is_not_there_is_an_error)
     EXPECT_EQ(6u, gone.releases);
 }
 
-TEST_F(remote_errors, a_range_outside_is_refused_before_anything_is_held)
-{
-    auto far        = far_memory(4096);
-    char host[64]   = {};
-    const auto pack = [](void *, void *) -> size_t { return 64; };
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR, engine->copy(far->at(4090), host, 8));
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-              engine->start(domain, host, far->at(4097), 1, nullptr));
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-              engine->start_unpacked(domain, far->at(4090), 8,
-                                     unpack_by_memcpy(), host, nullptr));
-    EXPECT_EQ(0u, far->holds);
-    /* How long that is, is known when it is packed. */
-    EXPECT_EQ(UCS_ERR_INVALID_ADDR,
-              engine->start_packed(domain, far->at(4090), pack, nullptr));
-    EXPECT_EQ(far->holds, far->releases);
-    EXPECT_EQ(UCS_OK, engine->flush(nullptr, nullptr));
-}
-
-TEST_F(remote_errors, what_hold_says_is_the_answer)
-{
-    auto far         = far_memory(4096);
-    char host[8]     = {};
-    far->hold_status = UCS_ERR_ENDPOINT_TIMEOUT;
-    const auto pack  = [](void *, void *) -> size_t { return 8; };
-    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, engine->copy(far->at(0), host, 8));
-    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
-              engine->start(domain, far->at(0), host, 8, nullptr));
-    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
-              engine->start_packed(domain, far->at(0), pack, nullptr));
-    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
-              engine->start_unpacked(domain, far->at(0), 8, unpack_by_memcpy(),
-                                     host, nullptr));
-    EXPECT_EQ(0u, far->releases);
-    EXPECT_EQ(UCS_OK, engine->flush(nullptr, nullptr));
-}
-
-TEST_F(remote_errors, what_its_owner_does_not_copy_is_let_go)
-{
-    auto far = far_memory(4096);
-    device_buffer device(card(0), 4096);
-    char host[8] = {};
-    guarded_buffer memory(4096);
-    registration registered(memory.data(), 4096);
-    far->process->refuses = -EOPNOTSUPP;
-    for (void *local :
-         {static_cast<void *>(host), static_cast<void *>(memory.data()),
-          static_cast<void *>(device.data())}) {
-        EXPECT_EQ(UCS_ERR_UNSUPPORTED, engine->copy(far->at(0), local, 8));
-        expect_log("cannot reach memory of another process");
-        EXPECT_EQ(UCS_ERR_UNSUPPORTED,
-                  engine->start(domain, local, far->at(0), 8, nullptr));
-        expect_log("cannot reach memory of another process");
-    }
-    EXPECT_EQ(6u, far->holds);
-    EXPECT_EQ(6u, far->releases);
-}
-
-TEST_F(remote_errors, two_sides_in_other_processes_are_refused)
-{
-    auto one = far_memory(4096);
-    auto two = far_memory(4096);
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, engine->copy(one->at(0), two->at(0), 8));
-    expect_log("two other processes");
-    EXPECT_EQ(0u, one->holds + two->holds);
-}
-
 TEST_F(remote_errors, a_bad_pointer_here_is_an_error_and_lets_go)
 {
     auto child = child_memory::create(4096);
@@ -196,32 +78,6 @@ TEST_F(remote_errors, without_room_nothing_is_held)
               engine->start_unpacked(domain, far->at(0), 8, unpack_by_memcpy(),
                                      host, nullptr));
     EXPECT_EQ(far->releases + 1, far->holds);
-    flush();
-    EXPECT_EQ(far->releases, far->holds);
-}
-
-TEST_F(remote_errors, copies_that_join_others_look_now_and_then_if_they_may)
-{
-    constexpr unsigned count = 64;
-    auto far                 = far_memory(4096);
-    char host[8]             = {};
-    const auto start         = [&] {
-        return engine->start(domain, far->at(0), host, sizeof(host), nullptr);
-    };
-    for (unsigned i = 0; i < count; ++i) {
-        ASSERT_EQ(UCS_INPROGRESS, start());
-    }
-    EXPECT_EQ(1u, far->holds);
-    EXPECT_GT(far->checks, 1u);
-    EXPECT_LE(far->checks, count / 8);
-
-    far->check_status = UCS_ERR_REJECTED;
-    ucs_status_t met  = UCS_INPROGRESS;
-    for (unsigned i = 0; (i < count) && (met == UCS_INPROGRESS); ++i) {
-        met = start();
-    }
-    EXPECT_EQ(UCS_ERR_REJECTED, met);
-    EXPECT_EQ(UCS_ERR_REJECTED, start()); /* and from then on */
     flush();
     EXPECT_EQ(far->releases, far->holds);
 }

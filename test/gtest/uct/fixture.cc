@@ -212,11 +212,6 @@ size_t packed_bytes::pack(void *to, void *packed)
     return bytes->size;
 }
 
-void unpack_bytes(void *to, const void *from, size_t size)
-{
-    std::memcpy(to, from, size);
-}
-
 uct_unpack_callback_t unpack_by_memcpy()
 {
     return reinterpret_cast<uct_unpack_callback_t>(
@@ -252,13 +247,6 @@ std::vector<uct_pending_req_t *> purge_pending(uct_ep_h ep)
         },
         &purged);
     return purged;
-}
-
-bool maps_host_memory()
-{
-    const char *maps = std::getenv("UCX_GAUDI_SYNAPSE_HOST_MAP");
-    return (std::getenv("GAUDI_TEST_FRAMEWORK") == nullptr) ||
-           ((maps != nullptr) && (*maps == 'y'));
 }
 
 ucs_memory_type_t allocated_type(uct_md_h md)
@@ -482,13 +470,6 @@ ssize_t endpoint::put_bcopy(const void *local, size_t size,
 {
     packed_bytes bytes{local, size};
     return uct_ep_put_bcopy(ep, packed_bytes::pack, &bytes, remote, rkey);
-}
-
-ucs_status_t endpoint::get_bcopy(void *local, size_t size, uint64_t remote,
-                                 uct_completion_t *completion) const
-{
-    return uct_ep_get_bcopy(ep, unpack_bytes, local, size, remote, rkey,
-                            completion);
 }
 
 ucs_status_t endpoint::put_zcopy(void *local, size_t size, uint64_t remote,

@@ -160,8 +160,9 @@ void wait_for_input(peer_state &state)
     }
     while ((poll(wanted, 2, timeout) == 0) || (wanted[0].revents == 0)) {
         progress(state);
-        timeout =
-            ((how == "sleeps") && (state.shared->ipc.arm() == UCS_OK)) ? -1 : 0;
+        const bool sleeps = (how == "sleeps") && state.echoes.empty() &&
+                            (state.shared->ipc.arm() == UCS_OK);
+        timeout = sleeps ? -1 : 0;
     }
 }
 
@@ -203,6 +204,20 @@ std::string answer(peer_state &state, std::istringstream words)
                           : has_pattern(state.host, size, seed))
                    ? "yes"
                    : "no";
+    }
+    if (what == "sum") {
+        bool of_device = false;
+        size_t offset  = 0;
+        size_t size    = 0;
+        words >> of_device >> offset >> size;
+        std::vector<char> seen;
+        if (of_device) {
+            seen.resize(size);
+            state.copy.read_device(seen.data(), state.device.remote(offset),
+                                   size);
+        }
+        return std::to_string(
+            sum_of(of_device ? seen.data() : state.host + offset, size));
     }
     if (what == "connect") {
         state.back = state.shared->ipc.make_ep(read_address(words));
@@ -285,10 +300,6 @@ std::string answer(peer_state &state, std::istringstream words)
                    ? "broken"
                    : "not broken";
     }
-    if (what == "census") {
-        return std::to_string(count_open_fds()) + " " +
-               std::to_string(count_mappings());
-    }
     return "what?";
 }
 
@@ -335,6 +346,13 @@ bool ipc_peer::has(bool of_device, size_t size, uint64_t seed)
     std::ostringstream line;
     line << "has " << of_device << " " << size << " " << seed;
     return ask(line.str()) == "yes";
+}
+
+uint64_t ipc_peer::sum(bool of_device, size_t offset, size_t size)
+{
+    std::ostringstream line;
+    line << "sum " << of_device << " " << offset << " " << size;
+    return std::stoull(ask(line.str()));
 }
 
 void ipc_peer::hold(const memory &what, size_t bytes)
@@ -386,11 +404,6 @@ void ipc_peer::break_card(const std::string &wish)
     EXPECT_EQ("broken", ask("break " + wish));
 }
 
-std::string ipc_peer::census()
-{
-    return ask("census");
-}
-
 child_result ipc_peer::quit()
 {
     child_.write_line("quit");
@@ -415,6 +428,15 @@ void ipc_peer::flush_echoes(size_t count)
 uint64_t ipc_peer::moved_bytes()
 {
     return std::stoull(ask("moved"));
+}
+
+uint64_t sum_of(const char *bytes, size_t size)
+{
+    uint64_t sum = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; i < size; ++i) {
+        sum = (sum ^ static_cast<unsigned char>(bytes[i])) * 1099511628211u;
+    }
+    return sum;
 }
 
 uint64_t moved_bytes()

@@ -47,6 +47,9 @@ public:
     /** Whether a buffer begins with a pattern. */
     bool has(bool of_device, size_t size, uint64_t seed);
 
+    /** sum_of() a range of a buffer. */
+    uint64_t sum(bool of_device, size_t offset, size_t size);
+
     /** Let it connect to an interface, for its echoes. */
     void connect(const interface_address &to);
 
@@ -87,9 +90,6 @@ public:
      *  more, and what was logged of them was expected. */
     void break_card(const std::string &wish);
 
-    /** How many descriptors and mappings it has. */
-    std::string census();
-
     /** Let it end. */
     child_result quit();
 
@@ -98,6 +98,9 @@ public:
 private:
     std::string ask(const std::string &line);
 };
+
+/** A number that tells bytes apart. */
+uint64_t sum_of(const char *bytes, size_t size);
 
 /** Bytes that the engines of the card of this process moved. */
 uint64_t moved_bytes();

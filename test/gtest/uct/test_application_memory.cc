@@ -167,6 +167,7 @@ protected:
 
 TEST_F(application_memory, mapped_before_the_open_is_copied_and_told_exactly)
 {
+    GAUDI_NEEDS(lone_driver);
     raw_card card(2);
     const uint64_t va = card.allocate_mapped(100000);
     open();
@@ -181,6 +182,7 @@ TEST_F(application_memory, mapped_before_the_open_is_copied_and_told_exactly)
 
 TEST_F(application_memory, mapped_after_the_open_is_copied)
 {
+    GAUDI_NEEDS(own_submissions);
     raw_card card(1);
     open();
     const uint64_t va = card.allocate_mapped(device_page());
@@ -191,6 +193,7 @@ TEST_F(application_memory, mapped_after_the_open_is_copied)
 
 TEST_F(application_memory, events_tell_address_and_size_around_the_driver_calls)
 {
+    GAUDI_NEEDS(own_card);
     event_log events;
     raw_card card;
     const uint64_t handle = card.allocate(12345);
@@ -212,6 +215,7 @@ TEST_F(application_memory, events_tell_address_and_size_around_the_driver_calls)
 
 TEST_F(application_memory, a_refused_unmap_announces_it_again)
 {
+    GAUDI_NEEDS(own_card);
     raw_card card;
     open();
     const uint64_t va = card.allocate_mapped(device_page());
@@ -242,6 +246,7 @@ TEST_F(application_memory, what_the_module_does_itself_is_announced_once)
 
 TEST_F(application_memory, a_range_across_two_allocations_is_refused)
 {
+    GAUDI_NEEDS(own_card);
     raw_card card;
     open();
     const uint64_t first = card.allocate_mapped(device_page());
@@ -256,6 +261,7 @@ TEST_F(application_memory, a_range_across_two_allocations_is_refused)
 
 TEST_F(application_memory, the_same_address_on_two_cards_goes_to_neither)
 {
+    GAUDI_NEEDS(own_card);
     raw_card first(0);
     raw_card second(1);
     open();
@@ -287,6 +293,7 @@ TEST_F(application_memory, the_same_address_on_two_cards_goes_to_neither)
 
 TEST_F(application_memory, memory_that_goes_while_registered_is_harmless)
 {
+    GAUDI_NEEDS(own_card);
     raw_card card;
     open();
     const uint64_t va = card.allocate_mapped(device_page());
@@ -295,24 +302,6 @@ TEST_F(application_memory, memory_that_goes_while_registered_is_harmless)
     EXPECT_EQ(0, hl().hlthunk_memory_unmap(card.fd(), va));
     expect_unknown(va);
     EXPECT_EQ(UCS_OK, uct_md_mem_dereg(*md, memh));
-}
-
-TEST_F(application_memory, hundred_thousand_mappings_are_told_apart)
-{
-    constexpr uint64_t count = 100000;
-    raw_card card;
-    open();
-    const uint64_t handle = card.allocate(device_page());
-    std::vector<uint64_t> places(count);
-    for (uint64_t &place : places) {
-        place = card.map(handle);
-    }
-    for (uint64_t place : places) {
-        const auto attr = query(place + device_page() - 7, 7);
-        ASSERT_EQ(place, reinterpret_cast<uintptr_t>(attr.base_address));
-        ASSERT_EQ(device_page(), attr.alloc_length);
-    }
-    expect_copies(card, places[count / 2]);
 }
 
 /* The driver keeps a block of memory that somebody has a dma-buf of, which is
@@ -359,6 +348,7 @@ struct mapping_in_the_log {
 TEST_F(application_memory,
        mapped_while_the_cards_close_is_of_no_card_until_then)
 {
+    GAUDI_NEEDS(own_card);
     raw_card card;
     open();
     int fd        = -1;
@@ -389,6 +379,7 @@ TEST_F(application_memory,
 
 TEST_F(application_memory, a_card_of_the_program_is_used_and_stays_open)
 {
+    GAUDI_NEEDS(own_card);
     raw_card card(3);
     open();
     {
@@ -410,6 +401,7 @@ TEST_F(application_memory, a_card_of_the_program_is_used_and_stays_open)
 
 TEST_F(application_memory, two_memory_domains_share_an_adopted_card)
 {
+    GAUDI_NEEDS(own_card);
     raw_card card;
     const uint64_t va = card.allocate_mapped(device_page());
     opened_domain other;
@@ -420,6 +412,7 @@ TEST_F(application_memory, two_memory_domains_share_an_adopted_card)
 
 TEST_F(application_memory, after_hlthunk_close_copies_end_with_an_error)
 {
+    GAUDI_NEEDS(own_card);
     raw_card card;
     open();
     const uint64_t va = card.allocate_mapped(device_page());
@@ -442,6 +435,7 @@ TEST_F(application_memory, after_hlthunk_close_copies_end_with_an_error)
 
 TEST_F(application_memory, a_reopened_card_is_found_again)
 {
+    GAUDI_NEEDS(own_submissions);
     open();
     for (int round = 0; round < 3; ++round) {
         raw_card card(5);
@@ -453,6 +447,7 @@ TEST_F(application_memory, a_reopened_card_is_found_again)
 
 TEST_F(application_memory, a_card_closed_behind_our_back_is_noticed)
 {
+    GAUDI_NEEDS(own_submissions);
     {
         raw_card card(4);
         open();
@@ -480,6 +475,7 @@ TEST_F(application_memory, a_card_closed_behind_our_back_is_noticed)
 
 TEST_F(application_memory, memory_of_ours_on_a_lost_card_is_refused_and_freed)
 {
+    GAUDI_NEEDS(own_card);
     auto card = std::make_unique<raw_card>(0);
     open();
     {
@@ -494,6 +490,7 @@ TEST_F(application_memory, memory_of_ours_on_a_lost_card_is_refused_and_freed)
 
 TEST_F(application_memory, a_card_that_we_opened_first_is_shared)
 {
+    GAUDI_NEEDS(own_card);
     open();
     const auto before = engine_hooks::counters();
     for (int round = 0; round < 2; ++round) {
@@ -531,6 +528,7 @@ TEST_F(application_memory, a_card_that_we_opened_first_is_shared)
  * anything. */
 TEST_F(application_memory, a_shared_card_that_is_closed_holds_up_nobody)
 {
+    GAUDI_NEEDS(own_card);
     open();
     const int fd = open_first_card();
     ASSERT_GE(fd, 0);
@@ -574,6 +572,7 @@ TEST_F(application_memory, without_a_name_the_program_gets_a_free_card_first)
 
 TEST_F(application_memory, what_the_driver_does_not_free_stays_known)
 {
+    GAUDI_NEEDS(own_card);
     open();
     raw_card card(1);
     const uint64_t handle = card.allocate(device_page());
@@ -598,6 +597,7 @@ int open_as_ucx(const std::string &bus_id)
 
 TEST_F(application_memory, a_card_that_ucx_opens_is_left_to_it)
 {
+    GAUDI_NEEDS(own_card);
     const int fd = open_as_ucx(bus_id(0));
     ASSERT_GE(fd, 0);
     open(); /* the first that is free */
@@ -621,6 +621,7 @@ TEST_F(application_memory, a_card_that_ucx_opens_is_left_to_it)
 
 TEST_F(application_memory, a_card_of_ours_is_not_lent_to_ucx)
 {
+    GAUDI_NEEDS(own_card);
     open();
     EXPECT_EQ(-EBUSY, open_as_ucx(bus_id(0)));
     const int fd = open_first_card();
@@ -643,6 +644,7 @@ bool arrives(transport &tl, raw_card &card, uint64_t address,
 TEST_IN_CHILD(unseen_memory,
               is_any_address_of_its_card_behind_all_that_is_known)
 {
+    GAUDI_NEEDS(own_card);
     raw_card card(1);
     const uint64_t va = card.allocate_mapped(2 * device_page());
     const opened_domain md;
@@ -671,6 +673,7 @@ TEST_IN_CHILD(unseen_memory,
 /* A program that had looked up what it calls before the module came. */
 TEST_IN_CHILD(unseen_memory, is_what_the_program_maps_by_pointers_from_before)
 {
+    GAUDI_NEEDS(own_card);
     raw_card card(1);
     const opened_domain md;
     transport tl(md);
@@ -692,6 +695,7 @@ size_t allocation_at(uct_md_h md, uint64_t va)
 /* What a pointer from before unmaps is known until something is there again. */
 TEST_IN_CHILD(unseen_memory, is_replaced_by_what_is_mapped_there_next)
 {
+    GAUDI_NEEDS(own_card);
     const shim::library &earlier = hl();
     const opened_domain md;
     const emulator looked_up_again;
@@ -719,6 +723,7 @@ int free_and_go_on(int fd, uint64_t handle)
 
 TEST_IN_CHILD(freed_handle, that_another_thread_gets_at_once_stays_known)
 {
+    GAUDI_NEEDS(own_card);
     driver_frees                  = hl().hlthunk_device_memory_free;
     const base::rebinding below[] = {
         {"hlthunk_device_memory_free",
@@ -766,6 +771,7 @@ protected:
 
 TEST_P_IN_CHILD(linked_libraries, map_memory_that_is_known_exactly, options())
 {
+    GAUDI_NEEDS(own_card);
     const std::string it_is = std::getenv("IT_IS");
     const int when   = (it_is == "bound_at_its_call") ? RTLD_LAZY : RTLD_NOW;
     const bool early = (it_is != "loaded_late");
@@ -800,6 +806,7 @@ TEST_IN_CHILD(
     adoption, what_is_gone_is_announced_when_no_card_can_be_opened,
     {{{"UCX_GAUDI_DEVICES", "1"}, {"HLTHUNK_EMU_FAULTS", "open=EIO@1"}}, -1})
 {
+    GAUDI_NEEDS(own_card);
     load_module();
     (void)find_component(); /* has the driver loaded, and hooked */
     raw_card card(0);
@@ -814,6 +821,7 @@ TEST_IN_CHILD(
 
 TEST_IN_CHILD(adoption, a_forked_child_leaves_the_programs_descriptors_alone)
 {
+    GAUDI_NEEDS(card_of_a_child);
     raw_card card(0);
     const opened_domain md;
     uct_component_h component = find_component();

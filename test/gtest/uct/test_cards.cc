@@ -55,6 +55,7 @@ struct card_memory : device_buffer {
 TEST_IN_CHILD(cards, an_operation_goes_to_the_card_that_owns_the_address,
               all_cards)
 {
+    GAUDI_NEEDS(second_card);
     const opened_domain md;
     transport tl(md); /* of the first card */
     std::vector<char> from(size);
@@ -92,6 +93,7 @@ void copy_to_card(transport &tl, bool blocking, void *from, size_t length,
 /* Which engines copy within a card: some are missing, or all. */
 TEST(within_a_card, a_copy_takes_an_engine_that_is_there)
 {
+    GAUDI_NEEDS(own_submissions);
     for (const char *mask : {"0xff", "0x7f", "0xfc", "0x80", "0"}) {
         EXPECT_TRUE(child_passes("copies_within_a_card",
                                  all_cards_with({{"HLTHUNK_EMU_EDMA", mask}})))
@@ -123,44 +125,6 @@ GAUDI_CHILD(copies_within_a_card)
         EXPECT_TRUE(tl.holds(target.remote(0), length, blocking));
     }
     return 0;
-}
-
-TEST_IN_CHILD(between_cards, a_copy_gets_there, all_cards)
-{
-    constexpr size_t largest = 5 << 20;
-    const size_t of_source   = has_one_card() ? 0 : 1;
-    const size_t of_target   = has_one_card() ? 0 : 2;
-    const opened_domain md;
-    transport tl(md, {{"STAGING_COUNT", "4"}, {"STAGING_CHUNK", "64K"}});
-    card_memory source(md, 1, largest);
-    card_memory target(md, 2, largest);
-    std::vector<char> data(largest);
-    unsigned seed = 0;
-    for (const size_t length :
-         {size_t{1}, size_t{65536}, size_t{65537}, largest - 3}) {
-        for (const bool blocking : {false, true}) {
-            fill_pattern(data.data(), length, ++seed);
-            ASSERT_EQ(UCS_OK,
-                      tl.put_short(data.data(), length, source.remote(1)));
-            const auto before = counters();
-            copy_to_card(tl, blocking, source.data() + 1, length,
-                         target.remote(2));
-            const auto after = counters();
-            /* Through the host; within the card where there is one only. */
-            const size_t within  = has_one_card() ? length : 0;
-            const size_t through = length - within;
-            ASSERT_TRUE(after[of_target].device_to_device_bytes -
-                            before[of_target].device_to_device_bytes ==
-                        within);
-            ASSERT_TRUE(after[of_source].device_to_host_bytes -
-                            before[of_source].device_to_host_bytes ==
-                        through);
-            ASSERT_TRUE(after[of_target].host_to_device_bytes -
-                            before[of_target].host_to_device_bytes ==
-                        through);
-            EXPECT_TRUE(tl.holds(target.remote(2), length, seed));
-        }
-    }
 }
 
 /* All cards send to all others at once, with blocking copies between and a
@@ -270,6 +234,7 @@ TEST_IN_CHILD(between_cards, a_blocking_copy_gets_by_a_busy_third_card,
 TEST_IN_CHILD(cards, keep_their_addresses_apart_however_much_is_allocated,
               all_cards)
 {
+    GAUDI_NEEDS(second_card);
     constexpr size_t large = size_t{80} << 30;
     const opened_domain md;
     card_memory of_first(md, 0);

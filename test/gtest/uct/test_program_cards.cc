@@ -322,18 +322,6 @@ TEST_IN_CHILD(program_cards, are_listed_with_their_memory,
               GAUDI_CALL(ucx_gaudi_card_query)(0, nullptr));
 }
 
-TEST_IN_CHILD_SAYING(program_cards, are_not_listed_by_a_setting_that_is_wrong,
-                     MatchesRegex("[^\n]*UCX_GAUDI_DEVICES=9: '9' is none of "
-                                  "the 1 cards of this machine\n"),
-                     logging({{"HLTHUNK_EMU_DEVICES", "1"},
-                              {"UCX_GAUDI_DEVICES", "9"}}))
-{
-    load_module();
-    (void)card(0, UCS_ERR_INVALID_PARAM);
-    (void)allocate(nullptr, UCS_ERR_INVALID_PARAM); /* and that is no news */
-    (void)card(0, UCS_ERR_INVALID_PARAM);
-}
-
 TEST_IN_CHILD_SAYING(program_cards, are_lost_by_a_reset_until_they_are_closed,
                      HasSubstr("gaudi0 was reset or removed"),
                      logging({{"HLTHUNK_EMU_DEVICES", "1"}}))
@@ -359,6 +347,8 @@ TEST_IN_CHILD_SAYING(program_cards, that_are_removed_leave_no_descriptor,
                      HasSubstr("was removed"),
                      logging({{"HLTHUNK_EMU_DEVICES", "2"}}))
 {
+    GAUDI_NEEDS(imports);
+    GAUDI_NEEDS(cards_of_ucx);
     load_module();
     void *near           = nullptr;
     void *far            = nullptr;
@@ -391,28 +381,13 @@ TEST_IN_CHILD_SAYING(program_cards, that_are_removed_leave_no_descriptor,
     ASSERT_EQ(before, count_open_fds());
 }
 
-TEST_IN_CHILD_SAYING(
-    program_cards, that_are_lost_are_no_reason_to_say_that_ucx_has_opened_none,
-    AllOf(HasSubstr("gaudi0 was reset or removed"),
-          Not(HasSubstr("there is no Gaudi memory"))),
-    logging({{"HLTHUNK_EMU_DEVICES", "1"}}))
-{
-    const opened_domain md;
-    void *const address = allocate(nullptr);
-    ASSERT_EQ(UCS_OK, fill(address, "x"));
-    meet("now=reset@0");
-    ASSERT_EQ(UCS_ERR_NO_DEVICE, fill(address, "x"));
-    (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
-    (void)allocate("gaudi0", UCS_ERR_NO_DEVICE);
-    ASSERT_EQ(UCS_OK, release(address));
-}
-
 TEST_IN_CHILD(program_cards,
               serve_while_another_one_is_waited_for_that_is_in_reset,
               logging({{"HLTHUNK_EMU_DEVICES", "2"},
                        {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
                        {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}))
 {
+    GAUDI_NEEDS(cards_of_ucx);
     load_module();
     void *const address = allocate("gaudi0");
     std::atomic<bool> begun{false};
@@ -438,6 +413,7 @@ TEST_IN_CHILD(program_cards, in_reset_hold_up_nobody_who_asks_what_memory_is,
                        {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
                        {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}))
 {
+    GAUDI_NEEDS(cards_of_ucx);
     load_module();
     void *const known = allocate("gaudi0");
     auto *const other = static_cast<char *>(known) + (size_t{1} << 40);
@@ -461,34 +437,6 @@ TEST_IN_CHILD(program_cards, in_reset_hold_up_nobody_who_asks_what_memory_is,
     meet(nullptr);
     opening.join();
     /* with the allocations */
-}
-
-TEST_IN_CHILD_SAYING(program_cards, are_not_a_forked_childs,
-                     HasSubstr("forked from one that had"),
-                     logging({{"HLTHUNK_EMU_DEVICES", "2"}}))
-{
-    load_module();
-    void *const address = allocate("gaudi0");
-    ASSERT_EQ(UCS_OK, fill(address, "p"));
-    ASSERT_TRUE(passes_forked([&] {
-        char host;
-        void *own = nullptr;
-        ASSERT_EQ(UCS_ERR_UNSUPPORTED, release(address));
-        ASSERT_EQ(UCS_ERR_UNSUPPORTED, copy(&host, address, 1));
-        ASSERT_EQ(UCS_ERR_UNSUPPORTED,
-                  GAUDI_CALL(ucx_gaudi_mem_alloc)(size, nullptr, &own));
-        ASSERT_EQ(UCS_ERR_UNSUPPORTED, GAUDI_CALL(ucx_gaudi_close)());
-        ASSERT_TRUE(!engine_hooks::any_card());
-    }));
-    char last = 0;
-    ASSERT_EQ(UCS_OK, copy(&last, static_cast<char *>(address) + size - 1, 1));
-    ASSERT_TRUE(last == 'p');
-    ASSERT_EQ(UCS_OK, release(address));
-    /* But those that a child opens itself. */
-    ASSERT_EQ(UCS_OK, GAUDI_CALL(ucx_gaudi_close)());
-    ASSERT_TRUE(passes_forked([&] {
-        ASSERT_TRUE(copies_between(allocate("gaudi0"), allocate(nullptr)));
-    }));
 }
 
 TEST_IN_CHILD_SAYING(program_cards,

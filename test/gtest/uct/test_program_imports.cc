@@ -80,6 +80,7 @@ GAUDI_CHILD(imports_and_ends_ucx)
 
 TEST(program_imports, keep_the_cards_open_that_ucx_has_closed)
 {
+    GAUDI_NEEDS(imports);
     EXPECT_THAT(run_importer("imports_and_ends_ucx", "warn"),
                 ended(0, ::testing::AllOf(
                              HasSubstr("0 allocations, 1 imports, 0 calls"),
@@ -136,6 +137,7 @@ GAUDI_CHILD(imports_while_cards_come_and_go)
 
 TEST(program_imports, hold_off_other_threads_that_close_the_cards)
 {
+    GAUDI_NEEDS(imports);
     EXPECT_THAT(run_importer("imports_while_cards_come_and_go", "fatal"),
                 ended(0, IsEmpty()));
 }

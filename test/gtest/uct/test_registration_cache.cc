@@ -64,7 +64,7 @@ void map_anew(std::unique_ptr<pages> &host)
     host = std::make_unique<pages>(4, 2, address);
 }
 
-class registration_cache : public uct {
+class registration_cache : private with_mapped_host_memory, public uct {
 protected:
     void with(const variables &changes)
     {
@@ -109,31 +109,6 @@ TEST_F(registration_cache, a_hit_makes_no_driver_call)
     EXPECT_EQ(99u, cache_statistic("host/hits"));
     EXPECT_EQ(1u, cache_statistic("host/regions"));
     EXPECT_EQ(host.size(), cache_statistic("host/bytes"));
-}
-
-TEST_F(registration_cache, memory_that_never_meets_a_card_is_not_mapped)
-{
-    pages host(4);
-    const uint64_t maps = host_maps();
-    for (size_t offset = 0; offset < host.size(); offset += page) {
-        registration memh(md, host.data() + offset, page);
-    }
-    EXPECT_EQ(maps, host_maps());
-}
-
-TEST_F(registration_cache, overlapping_registrations_become_one)
-{
-    pages host(3);
-    const uint64_t maps = host_maps();
-    {
-        registration first(md, host.data(), 2 * page);
-        registration second(md, host.data() + page, 2 * page);
-        send(host, 1);
-    }
-    registration again(md, host.data(), host.size());
-    send(host, 1);
-    EXPECT_EQ(maps + 1, host_maps());
-    EXPECT_EQ(1u, cache_statistic("host/regions"));
 }
 
 TEST_F(registration_cache, what_cannot_be_mapped_spoils_no_neighbour)
@@ -204,6 +179,13 @@ TEST_F(registration_cache, memory_unmapped_while_registered_is_forgotten)
     EXPECT_EQ(maps, host_maps()) << "it is staged";
 }
 
+TEST_F(registration_cache, a_range_that_leaves_its_registration_is_staged)
+{
+    pages host(4);
+    registration half(md, host.data(), 2 * page);
+    send(host, 1);
+}
+
 TEST_F(registration_cache, a_transfer_keeps_its_mapping_to_the_end)
 {
     pages host(4);
@@ -237,27 +219,6 @@ TEST_F(registration_cache, regions_make_room_for_others)
     }
     EXPECT_EQ(6u, cache_statistic("host/evictions"));
     EXPECT_EQ(0u, cache_statistic("host/invalidations"));
-}
-
-TEST_F(registration_cache, bytes_are_bounded_too)
-{
-    with({{"RCACHE_MAX_SIZE", "64k"}});
-    pages host(64);
-    for (size_t i = 0; i < 64; i += 2) {
-        registration memh(md, host.data() + i * page, page);
-        EXPECT_GE(65536u, cache_statistic("host/bytes"));
-    }
-    EXPECT_EQ(16u, cache_statistic("host/evictions"));
-}
-
-TEST_F(registration_cache, it_is_bounded_by_default)
-{
-    pages host(2 * 5000);
-    for (size_t i = 0; i < 2 * 5000; i += 2) {
-        registration memh(md, host.data() + i * page, page);
-    }
-    EXPECT_EQ(4096u, cache_statistic("host/regions"));
-    EXPECT_EQ(904u, cache_statistic("host/evictions"));
 }
 
 TEST_F(registration_cache, it_can_be_left_out)
@@ -462,16 +423,6 @@ TEST_F(registration_fork, nor_does_memory_that_was_unmapped)
     EXPECT_TRUE(eventually([&] { return mappings() == live; }));
     EXPECT_EQ(0u, cache_statistic("host/regions"));
     EXPECT_EQ(misses, cache_statistic("host/misses"));
-}
-
-TEST_F(registration_fork, the_cache_can_be_kept)
-{
-    with({{"RCACHE_PURGE_ON_FORK", "n"}});
-    const uint64_t maps = host_maps();
-    use(1);
-    EXPECT_TRUE(in_child([] {}));
-    use(2);
-    EXPECT_EQ(maps + 1, host_maps());
 }
 
 TEST_F(registration_fork, what_is_in_use_stays_registered)

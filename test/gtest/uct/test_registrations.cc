@@ -4,7 +4,6 @@
 #include "gtest/uct/fixture.h"
 
 #include <array>
-#include <cstdio>
 #include <memory>
 
 #include <sys/mman.h>
@@ -26,6 +25,8 @@ protected:
     }
 };
 
+class advised_memory : private with_mapped_host_memory, public uct {};
+
 } // namespace
 
 TEST_F(registrations, slices_of_an_allocation_share_one)
@@ -39,17 +40,6 @@ TEST_F(registrations, slices_of_an_allocation_share_one)
     const auto attr = query_memory(md, device.data() + 5, 7);
     EXPECT_EQ(device.address, attr.base_address);
     EXPECT_EQ(size, attr.alloc_length);
-}
-
-TEST_F(registrations, whole_allocations_can_be_switched_off)
-{
-    reopen_md({{"REG_WHOLE_ALLOC", "off"}});
-    device_buffer device(md, size);
-    register_slices(device);
-    EXPECT_EQ(128u, cache_statistic("device/regions"));
-    const auto attr = query_memory(md, device.data() + 5, 7);
-    EXPECT_EQ(device.data() + 5, attr.base_address);
-    EXPECT_EQ(7u, attr.alloc_length);
 }
 
 /* Without a setting an allocation of more than a tenth of the card is not
@@ -68,6 +58,7 @@ TEST_F(registrations, whole_allocations_can_be_forced)
 
 TEST_F(registrations, an_idle_one_does_not_keep_memory_from_being_freed)
 {
+    GAUDI_NEEDS(own_pool);
     {
         device_buffer device(md, size);
         {
@@ -83,6 +74,7 @@ TEST_F(registrations, an_idle_one_does_not_keep_memory_from_being_freed)
 
 TEST_F(registrations, reach_over_the_end_as_far_as_ucp_rounds_up)
 {
+    GAUDI_NEEDS(own_pool);
     constexpr size_t rounding = UCT_API == UCT_VERSION(1, 16) ? 4096 : 16;
     device_buffer device(md, 3 * rounding + 1);
     uct_mem_h memh;
@@ -96,36 +88,13 @@ TEST_F(registrations, reach_over_the_end_as_far_as_ucp_rounds_up)
          {4 * rounding + 16, 3 * rounding + 8, 8 * rounding}) {
         EXPECT_EQ(UCS_ERR_INVALID_ADDR,
                   register_memory(md, device.data(), length, memh));
-        char expected[200];
-        std::snprintf(expected, sizeof(expected),
-                      "gaudi: cannot register %zu bytes at %p: they are in no "
-                      "allocation of device memory",
-                      length, device.address);
-        expect_log(expected);
+        EXPECT_THAT(take_logs(),
+                    ::testing::ElementsAre(::testing::HasSubstr(
+                        "register " + std::to_string(length) + " bytes")));
     }
 }
 
-TEST_F(registrations, neighbours_that_share_a_region_are_kept_apart)
-{
-    if (rcache_has_alignment) {
-        reopen_md({{"RCACHE_ADDR_ALIGN", "4096"}});
-    }
-    std::vector<std::unique_ptr<device_buffer>> buffers;
-    for (unsigned i = 0; i < 8; ++i) {
-        buffers.push_back(std::make_unique<device_buffer>(md, 100));
-    }
-    std::vector<std::unique_ptr<registration>> memhs;
-    for (const auto &buffer : buffers) {
-        memhs.push_back(
-            std::make_unique<registration>(md, buffer->data(), 100));
-    }
-    for (unsigned i = 0; i < 8; ++i) {
-        memhs[i].reset();
-        buffers[i].reset();
-    }
-}
-
-TEST_F(registrations, advice_maps_host_memory_before_it_is_used)
+TEST_F(advised_memory, is_mapped_before_it_is_used)
 {
     guarded_buffer host(128 << 10);
     const uint64_t before = engine_hooks::counters().host_maps;
@@ -138,26 +107,6 @@ TEST_F(registrations, advice_maps_host_memory_before_it_is_used)
                                             32768, UCT_MADV_WILLNEED));
         EXPECT_EQ(before + 1, engine_hooks::counters().host_maps);
     }
-}
-
-TEST_F(registrations, advice_about_device_memory_is_accepted)
-{
-    device_buffer device(md, size);
-    registration memh(md, device.data(), size);
-    for (uct_mem_h handle : {device.memh, memh.memh}) {
-        for (uct_mem_advice_t advice : {UCT_MADV_NORMAL, UCT_MADV_WILLNEED}) {
-            EXPECT_EQ(UCS_OK, uct_md_mem_advise(md, handle, device.data() + 7,
-                                                32768, advice));
-        }
-    }
-}
-
-TEST_F(registrations, advice_about_what_cannot_be_mapped_is_accepted)
-{
-    guarded_buffer host(4096);
-    registration memh(md, host.data(), 8192);
-    EXPECT_EQ(UCS_OK, uct_md_mem_advise(md, memh.memh, host.data(), 8192,
-                                        UCT_MADV_WILLNEED));
 }
 
 TEST_F(registrations, wrong_advice_is_refused)
@@ -183,15 +132,6 @@ TEST_F(registrations, wrong_advice_is_refused)
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
               advise(device.memh, device.data() + size, 1, need));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, advise(memh.memh, device.data(), 1, need));
-}
-
-TEST_F(registrations, advice_is_announced)
-{
-    uct_md_attr_t attr;
-    ASSERT_EQ(UCS_OK, uct_md_query(md, &attr));
-    EXPECT_TRUE(attr.cap.flags & UCT_MD_FLAG_ADVISE);
-    EXPECT_GT(1e-6, attr.reg_cost.c);
-    EXPECT_EQ(0, attr.reg_cost.m);
 }
 
 TEST_F(registrations, what_is_no_handle_is_refused)
@@ -225,18 +165,19 @@ TEST_F(registrations, one_is_not_freed_and_an_allocation_not_deregistered)
     device_buffer device(md, size);
     registration memh(md, host.data(), 4096);
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_md_mem_dereg(md, device.memh));
-    expect_log("gaudi_copy: allocated memory is freed, not deregistered");
+    EXPECT_EQ(1u, take_logs().size());
     uct_allocated_memory_t memory{};
     memory.address = host.data();
     memory.method  = UCT_ALLOC_METHOD_MD;
     memory.md      = md;
     memory.memh    = memh.memh;
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_mem_free(&memory));
-    expect_log("gaudi_copy: registered memory is deregistered, not freed");
+    EXPECT_EQ(1u, take_logs().size());
 }
 
 TEST_F(registrations, ranges_out_of_this_world_are_refused)
 {
+    GAUDI_NEEDS(own_pool);
     device_buffer device(md, size);
     char byte;
     const std::pair<void *, size_t> ranges[] = {

@@ -40,18 +40,6 @@ using threads = uct;
 
 } // namespace
 
-TEST_F(threads, move_data_at_the_same_time)
-{
-    on_threads([&](unsigned number) {
-        transport mine(md);
-        const device_buffer device(md, size);
-        std::vector<char> host(size);
-        for (unsigned round = 0; round < rounds; ++round) {
-            expect_round_trip(mine, device, host, number * rounds + round);
-        }
-    });
-}
-
 TEST_F(threads, register_and_deregister_what_others_move)
 {
     /* One buffer for all: it is found by its pointer, whoever registered it,
@@ -107,33 +95,6 @@ TEST_F(threads, open_and_close_at_the_same_time)
             transport mine(own);
             const device_buffer device(own, size);
             expect_round_trip(mine, device, host, number);
-        }
-    });
-}
-
-TEST_F(threads, open_and_close_the_cards_in_turn)
-{
-    /* Nobody else has them open: the last one closes, the next one opens. */
-    tl.reset();
-    uct_md_close(std::exchange(md, nullptr));
-    on_threads([](unsigned) {
-        for (unsigned round = 0; round < rounds; ++round) {
-            const opened_domain own;
-        }
-    });
-}
-
-TEST_F(threads, sleep_until_their_own_jobs_end)
-{
-    on_threads([&](unsigned) {
-        transport mine(md);
-        const device_buffer device(md, size);
-        std::vector<char> host(size);
-        for (unsigned round = 0; round < rounds; ++round) {
-            counted_completion put;
-            mine.start_put(host.data(), size, device.remote(), &put);
-            ASSERT_TRUE(mine.sleep_until([&] { return put.calls > 0; }))
-                << "a wakeup was lost";
         }
     });
 }

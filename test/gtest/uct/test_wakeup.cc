@@ -9,7 +9,6 @@
 #include <thread>
 
 #include <poll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -75,22 +74,6 @@ private:
     bool resumed_ = false;
 };
 
-std::chrono::nanoseconds cpu_time()
-{
-    timespec spent{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &spent);
-    return std::chrono::seconds(spent.tv_sec) +
-           std::chrono::nanoseconds(spent.tv_nsec);
-}
-
-/* How often threads of this process went to sleep. */
-long sleeps()
-{
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_nvcsw;
-}
-
 } // namespace
 
 TEST_F(wakeup, is_what_ucp_looks_for)
@@ -134,61 +117,6 @@ TEST_F(wakeup, comes_when_the_job_ends)
     EXPECT_TRUE(is_readable(deadline_ms));
     sleep_until(completion);
     EXPECT_EQ(UCS_OK, completion.status);
-}
-
-TEST_F(wakeup, is_shared_by_repeated_arming)
-{
-    counted_completion completion;
-    stopped_card card;
-    tl->start_put(host.data(), job_bytes, device.remote(), &completion);
-    ASSERT_EQ(UCS_OK, arm());
-    const unsigned threads = count_threads(watcher);
-    for (unsigned i = 0; i < 100; ++i) {
-        ASSERT_EQ(UCS_OK, arm());
-    }
-    EXPECT_EQ(threads, count_threads(watcher)) << "one job, one watcher";
-    card.resume();
-    sleep_until(completion);
-}
-
-TEST_F(wakeup, a_stall_costs_no_cpu_and_no_timer)
-{
-    constexpr int stall_ms = 1000;
-    counted_completion completion;
-    stopped_card card;
-    tl->start_put(host.data(), job_bytes, device.remote(), &completion);
-    ASSERT_EQ(UCS_OK, arm());
-
-    expect_silence();
-    const auto spent_before = cpu_time();
-    const long slept_before = sleeps();
-    EXPECT_FALSE(is_readable(stall_ms));
-    EXPECT_LT(cpu_time() - spent_before,
-              std::chrono::milliseconds(stall_ms) / 20);
-    EXPECT_LT(sleeps() - slept_before, 25)
-        << "something looks around by a timer";
-    card.resume();
-    EXPECT_TRUE(is_readable(deadline_ms));
-    sleep_until(completion);
-}
-
-TEST_F(wakeup, watches_every_direction)
-{
-    device_buffer other(md, 1 << 20);
-    counted_completion put;
-    counted_completion get;
-    counted_completion move;
-    stopped_card card;
-    tl->start_put(host.data(), job_bytes, device.remote(), &put);
-    tl->start_get(host.data() + job_bytes, job_bytes, device.remote(job_bytes),
-                  &get);
-    tl->start_put(other.data(), job_bytes, device.remote(2 * job_bytes), &move);
-    ASSERT_EQ(UCS_OK, arm());
-    expect_silence();
-    card.resume();
-    for (const counted_completion *completion : {&put, &get, &move}) {
-        sleep_until(*completion);
-    }
 }
 
 TEST_F(wakeup, comes_for_what_has_to_wait_for_another_interface)

@@ -9,7 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <future>
 #include <thread>
 
@@ -66,36 +65,6 @@ TEST(fork_handlers, a_child_closes_what_it_is_to_close)
     }
 }
 
-/* A library that has opened something has registered a handler of its own, but
- * perhaps after somebody has had a child close what is no library's. */
-bool library_knows = false;
-bool was_in_order  = false;
-
-int close_by_the_library(int fd)
-{
-    was_in_order = library_knows;
-    return close(fd);
-}
-
-GAUDI_CHILD(has_a_child_close_for_a_library_last)
-{
-    const util::closed_in_children plain(open_anything());
-    GAUDI_CHILD_REQUIRE(util::run_in_children([] { library_knows = true; }));
-    const int fd = open_anything();
-    const util::closed_in_children of_library(fd, close_by_the_library);
-    forked_process child([&] {
-        GAUDI_CHILD_REQUIRE(!is_open(fd));
-        GAUDI_CHILD_REQUIRE(was_in_order);
-        return 0;
-    });
-    return child.wait().exit_code;
-}
-
-TEST(fork_handlers, what_a_library_closes_comes_after_its_own_handler)
-{
-    EXPECT_EQ(0, run_child("has_a_child_close_for_a_library_last").exit_code);
-}
-
 TEST(fork_handlers, a_number_that_became_another_file_stays_open)
 {
     const int fd = open_anything();
@@ -111,23 +80,6 @@ TEST(fork_handlers, a_number_that_became_another_file_stays_open)
     for (const int each : {fd, ends[0], ends[1]}) {
         close(each);
     }
-}
-
-TEST(fork_handlers, a_later_object_of_the_same_number_is_not_forgotten)
-{
-    const int fd = open_anything();
-    util::closed_in_children later;
-    {
-        const util::closed_in_children earlier(fd);
-        later = util::closed_in_children(fd);
-    }
-    forked_process child([&] {
-        GAUDI_CHILD_REQUIRE(!is_open(fd));
-        return 0;
-    });
-    EXPECT_EQ(0, child.wait().exit_code);
-    later = {};
-    close(fd);
 }
 
 TEST(fork_handlers, a_mutex_of_a_thread_that_stayed_behind_is_free)

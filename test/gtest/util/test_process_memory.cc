@@ -7,11 +7,9 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 namespace gaudi::test {
@@ -60,16 +58,6 @@ TEST(process_memory, reads_and_writes_another_process)
     EXPECT_TRUE(has_pattern(seen.data(), 5, 2, 77));
 }
 
-TEST(process_memory, is_there_for_the_own_process_too)
-{
-    const util::process_memory self(getpid(), -1);
-    int from = 1;
-    int to   = 0;
-    EXPECT_EQ(0, self.probe());
-    EXPECT_EQ(0, self.read(&to, number(&from), sizeof(from)));
-    EXPECT_EQ(1, to);
-}
-
 TEST(process_memory, that_is_not_there_is_an_error_on_either_side)
 {
     const util::process_memory self(getpid(), -1);
@@ -81,13 +69,6 @@ TEST(process_memory, that_is_not_there_is_an_error_on_either_side)
     EXPECT_EQ(-EFAULT, self.write(number(good.data()), bad.data, 2 * page));
     EXPECT_EQ(-EFAULT, self.read(good.data(), 0, 1));
     EXPECT_EQ(-EFAULT, self.read(good.data(), UINT64_MAX - 1, 1));
-}
-
-TEST(process_memory, of_nothing_is_always_there)
-{
-    auto child = memory_child::create(size);
-    EXPECT_EQ(0, child->host()->read(nullptr, 0, 0));
-    EXPECT_EQ(0, child->host()->write(0, nullptr, 0));
 }
 
 TEST(process_memory, goes_with_its_process)

@@ -84,58 +84,6 @@ private:
 
 } // namespace
 
-TEST(range_allocator, has_nothing_at_first)
-{
-    util::range_allocator allocator;
-    EXPECT_EQ(0u, allocator.allocate(1));
-    EXPECT_EQ(0u, allocator.free_bytes());
-}
-
-TEST(range_allocator, gives_all_of_a_range)
-{
-    util::range_allocator allocator;
-    allocator.add(100, 10);
-    EXPECT_EQ(0u, allocator.allocate(11));
-    EXPECT_EQ(100u, allocator.allocate(10));
-    EXPECT_EQ(0u, allocator.allocate(1));
-    allocator.release(100, 10);
-    EXPECT_EQ(10u, allocator.free_bytes());
-}
-
-TEST(range_allocator, takes_the_piece_that_fits_best)
-{
-    util::range_allocator allocator;
-    allocator.add(100, 10);
-    allocator.add(200, 4);
-    EXPECT_EQ(200u, allocator.allocate(3));
-    EXPECT_EQ(100u, allocator.allocate(3));
-}
-
-TEST(range_allocator, does_not_join_ranges_that_touch)
-{
-    util::range_allocator allocator;
-    allocator.add(100, 10);
-    allocator.add(110, 10);
-    EXPECT_EQ(0u, allocator.allocate(11));
-    const uint64_t first  = allocator.allocate(10);
-    const uint64_t second = allocator.allocate(10);
-    allocator.release(first, 10);
-    allocator.release(second, 10);
-    EXPECT_EQ(2u, allocator.free_pieces());
-    EXPECT_EQ(0u, allocator.allocate(11));
-}
-
-TEST(range_allocator, forgets_a_range_with_its_free_pieces_only)
-{
-    util::range_allocator allocator;
-    allocator.add(100, 10);
-    allocator.add(110, 10);
-    EXPECT_EQ(100u, allocator.allocate(2));
-    allocator.remove(100);
-    EXPECT_EQ(10u, allocator.free_bytes());
-    EXPECT_EQ(110u, allocator.allocate(10));
-}
-
 TEST(range_allocator, does_what_a_simple_model_does)
 {
     for (unsigned seed = 0; seed < 20; ++seed) {

@@ -41,6 +41,14 @@ base::transfer_engine &transfers_of(const endpoint &ep)
     return *to_iface(ep.super.iface())->engine;
 }
 
+/* UCX wants to hear of a failure from its handler first: until then messages
+ * wait as if there were no room. */
+ucs_status_t failure_of(const endpoint &self)
+{
+    return self.super.is_failure_untold() ? UCS_ERR_NO_RESOURCE
+                                          : self.super.status();
+}
+
 /* What a message may not overtake: a fence, a failure, and one that was
  * refused and waits. UCP sends without looking at what it has waiting, and
  * there can be room for a short message where there was none for a longer
@@ -53,7 +61,7 @@ ucs_status_t check_way(uct_ep_h ep)
         return refused;
     }
     if (ucs_unlikely(self.super.status() != UCS_OK)) {
-        return self.super.status();
+        return failure_of(self);
     }
     if (ucs_unlikely(self.is_behind) && !self.pending.has_turn) {
         if (!self.pending.empty()) {
@@ -68,8 +76,9 @@ ucs_status_t check_way(uct_ep_h ep)
     const ucs_status_t failure = transfers_of(self).fenced_failure(self.domain);
     if (ucs_unlikely(failure != UCS_OK)) {
         self.super.fail(failure);
+        return failure_of(self);
     }
-    return failure;
+    return UCS_OK;
 }
 
 /* Take note of what came of a message: a lost peer is a failure of the
@@ -85,27 +94,20 @@ ucs_status_t note_result(uct_ep_h ep, ucs_status_t status)
         self.is_behind = true;
     } else {
         self.super.fail(status);
+        return (status == UCS_ERR_ENDPOINT_TIMEOUT) ? failure_of(self) : status;
     }
     return status;
 }
 
-/* UCX wants to hear of a failure from its handler first: until then
- * messages are taken, and lost. */
-bool is_untold(uct_ep_h ep)
+/* @return status */
+ucs_status_t log_message(uct_ep_h ep, ucs_status_t status, bool is_short,
+                         uint8_t id, size_t length)
 {
-    return to_ep(ep)->super.is_failure_untold() && !util::is_cut_off();
-}
-
-/* The result of a message that has no other. */
-ucs_status_t finish(uct_ep_h ep, ucs_status_t status, bool is_short, uint8_t id,
-                    size_t length)
-{
-    if (ucs_unlikely(status != UCS_OK)) {
-        return is_untold(ep) ? UCS_OK : status;
+    if (ucs_likely(status == UCS_OK)) {
+        to_ep(ep)->super.note_sent(is_short, id, to_ep(ep)->out->last_sent(),
+                                   length);
     }
-    to_ep(ep)->super.note_sent(is_short, id, to_ep(ep)->out->last_sent(),
-                               length);
-    return UCS_OK;
+    return status;
 }
 
 /* UCP's keepalive, once it knows the other endpoint, is a buffered message:
@@ -149,8 +151,10 @@ bool awaits_delivery(endpoint &self, bool has_waited)
  * Transfers must not wait for the receiver of messages. */
 bool has_a_resource(endpoint &self)
 {
-    return (self.super.status() != UCS_OK) || self.out->has_room() ||
-           transfers_of(self).has_resources() ||
+    if (self.super.status() != UCS_OK) {
+        return !self.super.is_failure_untold();
+    }
+    return self.out->has_room() || transfers_of(self).has_resources() ||
            ((self.patience != 0) && (ucs_get_time() >= self.patience));
 }
 
@@ -239,7 +243,7 @@ ucs_status_t transport::ep_am_short(uct_ep_h ep, uint8_t id, uint64_t header,
         status =
             note_result(ep, to_ep(ep)->out->send(id, header, payload, length));
     }
-    return finish(ep, status, true, id, length + sizeof(header));
+    return log_message(ep, status, true, id, length + sizeof(header));
 }
 
 ucs_status_t transport::ep_am_short_iov(uct_ep_h ep, uint8_t id,
@@ -253,7 +257,7 @@ ucs_status_t transport::ep_am_short_iov(uct_ep_h ep, uint8_t id,
     if (status == UCS_OK) {
         status = note_result(ep, to_ep(ep)->out->send_iov(id, iov, iovcnt));
     }
-    return finish(ep, status, true, id, length);
+    return log_message(ep, status, true, id, length);
 }
 
 ssize_t transport::ep_am_bcopy(uct_ep_h ep, uint8_t id,
@@ -262,31 +266,29 @@ ssize_t transport::ep_am_bcopy(uct_ep_h ep, uint8_t id,
 {
     UCT_CHECK_AM_ID(id);
     ucs_status_t status = check_way(ep);
-    ssize_t length      = -1; /* until it is packed */
+    ssize_t length      = 0;
     if ((status == UCS_OK) && ucs_unlikely(is_peer_lost(*to_ep(ep)))) {
         status = note_result(ep, UCS_ERR_ENDPOINT_TIMEOUT);
     }
     if (ucs_likely(status == UCS_OK)) {
         status =
             note_result(ep, to_ep(ep)->out->send_packed(id, pack, arg, length));
-    } else if (is_untold(ep)) {
-        length = to_ep(ep)->out->pack_only(pack, arg);
     }
-    if (ucs_unlikely(length < 0)) {
-        return status; /* lost it is only when the callback was called */
-    }
-    status = finish(ep, status, false, id, static_cast<size_t>(length));
+    status = log_message(ep, status, false, id, static_cast<size_t>(length));
     return (status == UCS_OK) ? length : static_cast<ssize_t>(status);
 }
 
 /* --- what waits --------------------------------------------------------*/
 
-/* A failed endpoint lets all through, so that they get its status. */
+/* An endpoint whose failure UCX knows lets all through, so that they get its
+ * status. */
 bool transport::has_resources(const endpoint &ep)
 {
-    return (ep.patience == 0) &&
-           ((ep.super.status() != UCS_OK) ||
-            (ep.out->has_room() && transfers_of(ep).has_resources()));
+    if (ep.super.status() != UCS_OK) {
+        return !ep.super.is_failure_untold();
+    }
+    return (ep.patience == 0) && ep.out->has_room() &&
+           transfers_of(ep).has_resources();
 }
 
 ucs_status_t transport::try_request(endpoint &ep, uct_pending_req_t *req)

@@ -33,8 +33,7 @@ inline constexpr unsigned seed_before = 3;
 
 /** Sizes: none, odd ones, and those around UCP's and our own thresholds. */
 inline constexpr size_t all_sizes[] = {
-    0,    1,    7,     8,     9,     1000,  4095,   4096,    4097,    8191,
-    8192, 8193, 30000, 65535, 65536, 65537, 300001, 1048576, 1048577, 16777219};
+    0, 1, 8, 1000, 4097, 8192, 65536, 65537, 300001, 1048577, 4194307};
 inline constexpr size_t few_sizes[] = {0, 1, 4097, 65537, 1048576};
 
 using remote_memories = std::map<kind_of_memory, remote_memory>;

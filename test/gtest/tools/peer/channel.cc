@@ -171,11 +171,22 @@ void another_process::end()
     pid_ = 0;
 }
 
-void another_process::expect_end()
+void another_process::send(int signal) const
+{
+    kill(pid_, signal);
+}
+
+int another_process::wait()
 {
     int status = 0;
     waitpid(pid_, &status, 0);
     pid_ = 0;
+    return status;
+}
+
+void another_process::expect_end()
+{
+    const int status = wait();
     if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0)) {
         die("another process", "ended badly");
     }

@@ -73,7 +73,12 @@ public:
     /** By SIGKILL, unless it is over. */
     void end();
 
-    /** Wait until it ends by itself. Dies unless it ends well. */
+    void send(int signal) const;
+
+    /** Wait until it ends by itself. @return As waitpid tells it. */
+    int wait();
+
+    /** The same. Dies unless it ends well. */
     void expect_end();
 
 private:

@@ -4,8 +4,8 @@
  * that another one writes and reads meanwhile. Both look at the bytes, and at
  * what they have open, mapped and resident.
  *
- * usage: ucp_exports client|server COUNT
- *        ucp_exports alone COUNT SIZE
+ * usage: ucp_peer client|server exports COUNT
+ *        ucp_peer alone exports COUNT SIZE
  *
  * File descriptor 3 is a socket to the other side. The server allocates. The
  * last one sends each buffer's end to itself, and frees a buffer before it
@@ -14,6 +14,7 @@
 #include "gtest/tools/peer/check.h"
 #include "gtest/tools/peer/counts.h"
 #include "gtest/tools/peer/kinds.h"
+#include "gtest/tools/peer/programs.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -168,26 +169,21 @@ void send_to_oneself(unsigned total, size_t size)
 
 } // namespace
 
-int main(int argc, char **argv)
+int peer::run_exports(int argc, char **argv)
 {
     start_program(life_s);
-    if ((argc == 4) && (std::string(argv[1]) == "alone")) {
-        send_to_oneself(static_cast<unsigned>(std::stoul(argv[2])),
-                        std::stoul(argv[3]));
+    const std::string role = argv[0];
+    if (argc != ((role == "alone") ? 4 : 3)) {
+        die("exports", "has other arguments");
+    }
+    const auto total = static_cast<unsigned>(std::stoul(argv[2]));
+    if (role == "alone") {
+        send_to_oneself(total, std::stoul(argv[3]));
         return 0;
     }
-    if (argc != 3) {
-        die("usage", "ucp_exports client|server COUNT, or alone COUNT SIZE");
-    }
-    const bool is_client = (std::string(argv[1]) == "client");
-    const auto total     = static_cast<unsigned>(std::stoul(argv[2]));
     meeting here;
-    if (is_client) {
-        use_buffers(total, here);
-    } else {
-        export_buffers(total, here);
-    }
+    (role == "client" ? use_buffers : export_buffers)(total, here);
     here.part();
-    std::puts(is_client ? "all used" : "all exported");
+    std::puts(role == "client" ? "all used" : "all exported");
     return 0;
 }

@@ -1,43 +1,50 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One side of transfers over the installed UCP; the other side is a second
- * process. Each looks at every byte that moves, and at those around.
+ * Transfers over the installed UCP, with a look at every byte that moves, and
+ * at those around: between two processes, or within one.
  *
  * usage: ucp_peer client|server TRAFFIC [OPTION...]
+ *        ucp_peer alone TRAFFIC [OPTION...]
+ *        ucp_peer ROLE agents|exports|endpoints ...    see ucp_WORD.cc
  *
- * File descriptor 3 is a socket to the other side, which runs with the same
- * arguments but the first. The client sends, puts and gets. TRAFFIC is a list
+ * Two sides run with the same arguments but the first, and file descriptor 3 is
+ * a socket to the other one. The client sends, puts and gets. TRAFFIC is a list
  * with commas of "tag", "pieces", "am", "stream", "rma", and "rma-host", which
  * is RMA that leaves out device memory.
  *
  * options:
- *     few          a few sizes only
  *     handles      give memory handles also to receives into device memory
+ *     many, sizes=A,B  more sizes than a few, or these
+ *     info         print UCP's lanes and protocols at the end
+ *     card-before  device memory of a card that the program opens by itself,
+ *     card-after   before or after it opens UCP
+ * of two sides:
  *     peer-errors  endpoints with peer error handling
  *     worker-wait  sleep in ucp_worker_wait
  *     event-fd     sleep on the worker's file descriptor
  *     shared=N     N threads that share a worker
  *     own=N        N threads, each with a worker of its own
- *     sizes=A,B    these sizes only, with commas
  *     sockaddr     connect by socket address
  *     count        print what the engines of the own cards moved, one line per
  *                  transfer: "dma", its name and size, bytes host to device,
- *                  device to host, device to device and host to host, and the
- *                  number of jobs, with tabs
+ *                  device to host, device to device and host to host, with tabs
  *     plain        do not tell UCP of heap memory, but for targets of the other
  *                  side's puts and gets
- *     info         print UCP's lanes and protocols at the end
- *     card-before  device memory of a card that the program opens by itself,
- *     card-after   before or after it opens UCP
+ * alone:
+ *     workers      to another worker than the own one,
+ *     contexts     or to that of another context
+ *     second-card  the target's device memory is on another card
+ *     late         no card can be had before UCP is open
  */
 #include "gtest/tools/peer/cards.h"
 #include "gtest/tools/peer/cases.h"
 #include "gtest/tools/peer/check.h"
+#include "gtest/tools/peer/programs.h"
 
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -48,98 +55,118 @@ namespace {
 
 constexpr unsigned life_s = 100;
 
+/* Where the module gives out addresses of gaudi1, see base/card.cc. */
+constexpr uint64_t on_second_card = 0x1001001800000000 + (uint64_t{1} << 41);
+
+std::vector<std::string> split(const std::string &list)
+{
+    std::vector<std::string> result;
+    std::istringstream stream(list);
+    for (std::string one; std::getline(stream, one, ',');) {
+        result.push_back(one);
+    }
+    return result;
+}
+
 struct options {
     bool is_client = false;
-    std::string traffic;
-    bool few         = false;
-    bool handles     = false;
-    bool peer_errors = false;
+    std::vector<std::string> traffic;
     waiting how      = waiting::poll;
     unsigned threads = 1;
     bool shared      = false;
-    bool card_before = false;
-    bool card_after  = false;
-    bool sockaddr    = false;
-    bool count       = false;
-    bool plain       = false;
-    bool info        = false;
-    std::vector<size_t> sizes; /* empty: all, or few */
-};
+    std::vector<size_t> sizes{std::begin(few_sizes), std::end(few_sizes)};
+    std::set<std::string> words{};
 
-std::span<const size_t> sizes_of(const options &how)
-{
-    if (!how.sizes.empty()) {
-        return how.sizes;
+    [[nodiscard]] bool has(const char *word) const
+    {
+        return words.contains(word);
     }
-    return how.few ? std::span<const size_t>(few_sizes) : all_sizes;
-}
-
-[[noreturn]] void refuse(const std::string &argument)
-{
-    die(argument, "is no argument of ucp_peer client|server TRAFFIC "
-                  "[OPTION...]");
-}
+};
 
 options parse(int argc, char **argv)
 {
-    options result;
-    if (argc < 3) {
-        refuse("nothing");
-    }
-    result.is_client = (std::strcmp(argv[1], "client") == 0);
-    result.traffic   = argv[2];
-    const std::map<std::string, bool *> switches = {
-        {"few", &result.few},
-        {"handles", &result.handles},
-        {"peer-errors", &result.peer_errors},
-        {"card-before", &result.card_before},
-        {"card-after", &result.card_after},
-        {"sockaddr", &result.sockaddr},
-        {"count", &result.count},
-        {"plain", &result.plain},
-        {"info", &result.info}};
-    for (int i = 3; i < argc; ++i) {
-        const std::string option = argv[i];
-        const std::string name   = option.substr(0, option.find('='));
+    static const std::set<std::string> known = {
+        "handles", "info",     "card-before", "card-after",  "peer-errors",
+        "count",   "plain",    "sockaddr",    "second-card", "late",
+        "workers", "contexts", "worker-wait", "event-fd"};
+    options result{.is_client = (argv[1] == std::string("client")),
+                   .traffic   = split(argv[2])};
+    for (const std::string option : std::span(argv + 3, argv + argc)) {
+        const std::string name = option.substr(0, option.find('='));
         const std::string value =
             (name == option) ? "" : option.substr(name.size() + 1);
-        if (switches.contains(option)) {
-            *switches.at(option) = true;
-        } else if (option == "worker-wait") {
-            result.how = waiting::worker_wait;
-        } else if (option == "event-fd") {
-            result.how = waiting::event_fd;
+        if (known.contains(option)) {
+            result.words.insert(option);
+        } else if (option == "many") {
+            result.sizes.assign(std::begin(all_sizes), std::end(all_sizes));
         } else if (name == "sizes") {
-            std::istringstream list(value);
-            for (std::string one; std::getline(list, one, ',');) {
+            result.sizes.clear();
+            for (const std::string &one : split(value)) {
                 result.sizes.push_back(std::stoul(one));
             }
         } else if ((name == "shared") || (name == "own")) {
             result.shared  = (name == "shared");
             result.threads = static_cast<unsigned>(std::stoul(value));
         } else {
-            refuse(option);
+            die(option, "is no option of ucp_peer");
         }
+    }
+    if (result.has("worker-wait") || result.has("event-fd")) {
+        result.how =
+            result.has("event-fd") ? waiting::event_fd : waiting::worker_wait;
     }
     return result;
 }
+
+/* @param remote  Opens the targets' memory for the active end. */
+void run_traffic(const options &how, const own_ends &ends,
+                 const std::string &traffic, bool device_handles,
+                 const std::function<remote_memories()> &remote)
+{
+    const auto kinds = message_kinds(traffic);
+    if (traffic.starts_with("rma")) {
+        run_rma(ends, remote(), how.sizes, traffic == "rma");
+    } else if (!kinds.empty()) {
+        run_messages(ends, kinds, how.sizes, device_handles);
+    } else {
+        die(traffic, "is no traffic");
+    }
+}
+
+/* Those that are to come when UCP is open. */
+void get_late_cards(const options &how)
+{
+    unsetenv("HABANA_VISIBLE_DEVICES");
+    if (how.has("card-after")) {
+        open_own_card();
+    }
+}
+
+void print_info(const side &end)
+{
+    ucp_ep_print_info(end.ep(), stdout);
+    ucp_worker_print_info(end.of().get(), stdout);
+}
+
+/* --- two processes -------------------------------------------------------- */
 
 /* The own end of a new connection. */
 side connect(const options &how, const channel &socket, worker &mine,
              unsigned number)
 {
-    if (!how.sockaddr) {
-        return {mine, number, socket.exchange(mine.address()), how.peer_errors};
+    const bool errors = how.has("peer-errors");
+    if (!how.has("sockaddr")) {
+        return {mine, number, socket.exchange(mine.address()), errors};
     }
     if (how.is_client) {
         sockaddr_in address;
         socket.receive(&address, sizeof(address));
-        return {mine, number, address, how.peer_errors};
+        return {mine, number, address, errors};
     }
     listener waiting(mine);
     const sockaddr_in address = waiting.address();
     socket.send(&address, sizeof(address));
-    return {mine, number, waiting.accept(), how.peer_errors};
+    return {mine, number, waiting.accept(), errors};
 }
 
 /* What a thread has. */
@@ -148,18 +175,15 @@ struct station {
             unsigned number, const context &common)
         : how(wanted), socket(std::move(to_other)),
           end(connect(wanted, socket, mine, number)),
-          own(common, sizes_of(wanted), 0,
-              wanted.plain &&
-                  (wanted.is_client ||
-                   (wanted.traffic.find("rma") == std::string::npos)))
+          own(common, wanted.sizes, 0,
+              wanted.has("plain") &&
+                  (wanted.is_client || !wanted.traffic[0].starts_with("rma")))
     {}
 
     const options &how;
     channel socket;
     side end;
     memories own;
-
-    [[nodiscard]] worker &of() const { return end.of(); }
 
     /* Both sides are here. The worker makes progress meanwhile: what is
      * complete on this side may still need it for the other. */
@@ -168,86 +192,61 @@ struct station {
         char letter = '.';
         socket.say(letter);
         while (!socket.try_hear(letter)) {
-            if (!of().progress()) {
-                of().rest(socket.fd());
+            if (!end.of().progress()) {
+                end.of().rest(socket.fd());
             }
         }
     }
-
-    void finish(operation going) { peer::finish(going, {&of()}); }
 };
 
 /* What the own cards did for a transfer. */
 void report(const transfer &what, const dma_count &moved)
 {
-    std::printf("dma\t%s\t%zu\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64
-                "\t%" PRIu64 "\n",
-                what.name.c_str(), what.size, moved.host_to_device,
-                moved.device_to_host, moved.device_to_device,
-                moved.host_to_host, moved.jobs);
+    std::printf(
+        "dma\t%s\t%zu\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n",
+        what.name.c_str(), what.size, moved.host_to_device,
+        moved.device_to_host, moved.device_to_device, moved.host_to_host);
 }
 
 /* The server's memory, as the client reaches it. */
 remote_memories exchange_keys(station &here)
 {
     remote_memories result;
-    if (here.how.is_client) {
-        for (const kind_of_memory kind : all_kinds) {
+    for (const kind_of_memory kind : all_kinds) {
+        if (here.how.is_client) {
             result.try_emplace(kind, here.end.ep(),
                                description::receive(here.socket));
+        } else {
+            here.own.at(kind).describe().send(here.socket);
         }
-        return result;
-    }
-    std::vector<description> told;
-    for (const kind_of_memory kind : all_kinds) {
-        told.push_back(here.own.at(kind).describe());
-    }
-    for (const description &one : told) {
-        one.send(here.socket);
     }
     return result;
 }
 
-void run_traffic(station &here, const std::string &traffic)
+void run(station &here)
 {
     dma_count before;
     own_ends ends{.meet = [&](const transfer &what, bool is_over) {
-        if (here.how.count && !is_over) {
+        if (here.how.has("count") && !is_over) {
             before = count_dma();
         }
         here.barrier();
-        if (here.how.count && is_over) {
+        if (here.how.has("count") && is_over) {
             report(what, count_dma() - before);
         }
     }};
     (here.how.is_client ? ends.active : ends.passive)  = &here.end;
     (here.how.is_client ? ends.sources : ends.targets) = &here.own;
-
-    const auto sizes = sizes_of(here.how);
-    if ((traffic == "rma") || (traffic == "rma-host")) {
-        run_rma(ends, exchange_keys(here), sizes, traffic == "rma");
-        return;
-    }
-    const auto kinds = message_kinds(traffic);
-    if (kinds.empty()) {
-        refuse(traffic);
-    }
-    run_messages(ends, kinds, sizes, here.how.handles);
-}
-
-void run(station &here)
-{
-    std::istringstream traffics(here.how.traffic);
-    for (std::string one; std::getline(traffics, one, ',');) {
-        run_traffic(here, one);
+    for (const std::string &one : here.how.traffic) {
+        run_traffic(here.how, ends, one, here.how.has("handles"),
+                    [&] { return exchange_keys(here); });
     }
     set_case("the end");
     here.barrier();
-    if (here.how.info) {
-        ucp_ep_print_info(here.end.ep(), stdout);
-        ucp_worker_print_info(here.of().get(), stdout);
+    if (here.how.has("info")) {
+        print_info(here.end);
     }
-    here.finish(here.end.close());
+    finish(here.end.close(), {&here.end.of()});
     here.barrier();
 }
 
@@ -266,24 +265,13 @@ void live(const options &how, channel socket, unsigned number, context &common,
     run(here);
 }
 
-} // namespace
-
-int main(int argc, char **argv)
+void run_side(const options &how, context &common)
 {
-    start_program(life_s);
-    const options how = parse(argc, argv);
-    if (how.card_before) {
-        open_own_card();
-    }
-    context common({.shared = (how.threads > 1), .how = how.how});
-    if (how.card_after) {
-        open_own_card();
-    }
-
     std::unique_ptr<worker> shared;
     if (how.shared) {
         shared = std::make_unique<worker>(common, UCS_THREAD_MODE_MULTI);
     }
+    get_late_cards(how);
     const channel first(peer_fd);
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < how.threads; ++i) {
@@ -297,5 +285,79 @@ int main(int argc, char **argv)
         one.join();
     }
     std::puts(how.is_client ? "all sent" : "all received");
+}
+
+/* --- one process ---------------------------------------------------------- */
+
+void run_alone(const options &how, context &first)
+{
+    std::unique_ptr<context> second;
+    if (how.has("contexts")) {
+        second = std::make_unique<context>();
+    }
+    context &other = second ? *second : first;
+    worker from(first, UCS_THREAD_MODE_SINGLE);
+    std::unique_ptr<worker> to;
+    if (second || how.has("workers")) {
+        to = std::make_unique<worker>(other, UCS_THREAD_MODE_SINGLE);
+    }
+    get_late_cards(how);
+    memories sources(first, how.sizes);
+    memories targets(other, how.sizes,
+                     how.has("second-card") ? on_second_card : 0);
+    side active(from, 0, to ? to->address() : from.address());
+    std::unique_ptr<side> passive;
+    if (to) {
+        passive = std::make_unique<side>(*to, 0, from.address());
+    }
+    const own_ends both{&active, &sources, passive ? passive.get() : &active,
+                        &targets};
+    for (const std::string &traffic : how.traffic) {
+        run_traffic(how, both, traffic, traffic != "pieces",
+                    [&] { return targets.open_from(active); });
+    }
+    set_case("the end");
+    if (how.has("info")) {
+        print_info(active);
+    }
+    both.finish(active.close());
+    if (passive) {
+        both.finish(passive->close());
+    }
+}
+
+int run_transfers(int argc, char **argv)
+{
+    start_program(life_s);
+    const options how = parse(argc, argv);
+    if (how.has("late")) {
+        setenv("HABANA_VISIBLE_DEVICES", "none", 1);
+    }
+    if (how.has("card-before")) {
+        open_own_card();
+    }
+    context common({.shared = (how.threads > 1), .how = how.how});
+    if (argv[1] == std::string("alone")) {
+        run_alone(how, common);
+        std::puts("all there");
+    } else {
+        run_side(how, common);
+    }
     return 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    const std::map<std::string, int (*)(int argc, char **argv)> programs = {
+        {"agents", run_agents},
+        {"exports", run_exports},
+        {"endpoints", run_endpoints}};
+    if (argc < 3) {
+        die("usage", "ucp_peer client|server|alone WHAT [OPTION...]");
+    }
+    const auto found = programs.find(argv[2]);
+    return (found == programs.end()) ? run_transfers(argc, argv)
+                                     : found->second(argc - 1, argv + 1);
 }

@@ -176,7 +176,7 @@ ucs_status_t transfer_engine::fail_later(flush_domain &domain, ucs_status_t why,
     /* Without a card it was clear beforehand. */
     const bool is_fate = (why == UCS_ERR_IO_ERROR) ||
                          (why == UCS_ERR_TIMED_OUT) ||
-                         (why == UCS_ERR_REJECTED) ||
+                         (why == UCS_ERR_CONNECTION_RESET) ||
                          ((why == UCS_ERR_NO_DEVICE) && planner_.has_card());
     if (!is_fate || (completion == nullptr)) {
         return why;

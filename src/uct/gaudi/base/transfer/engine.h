@@ -198,22 +198,11 @@ public:
                                                 uint64_t source, size_t length,
                                                 uct_completion_t *completion);
 
-    /** Most copies that are started together, see @ref has_room. */
-    [[nodiscard]] unsigned longest_list() const
-    {
-        return operations_.longest_list();
-    }
-
-    /** Whether so many copies could be started now. */
-    [[nodiscard]] bool has_room(unsigned count)
-    {
-        return operations_.has_free(count) && is_past_fence();
-    }
-
     /** Whether any kind of operation could be started now. */
     [[nodiscard]] bool has_resources()
     {
-        return has_room(longest_list()) && dispatcher_.has_chunks();
+        return operations_.has_free() && is_past_fence() &&
+               dispatcher_.has_chunks();
     }
 
     /** Have UCX show what is copied with an interface, whose engine this is.

@@ -43,22 +43,19 @@ void operations::disown()
     }
 }
 
-bool operations::make_free(unsigned count)
+bool operations::make_free()
 {
-    while (free_count_ < count) {
-        const unsigned more = std::min(block_operations, limit_ - made_);
-        std::unique_ptr<operation[]> block(
-            (more > 0) ? new (std::nothrow) operation[more] : nullptr);
-        if (block == nullptr) {
-            return false;
-        }
-        for (unsigned i = 0; i < more; ++i) {
-            ucs_list_add_tail(&free_, &block[i].in_queue);
-        }
-        made_ += more;
-        free_count_ += more;
-        blocks_.push_back(std::move(block));
+    const unsigned more = std::min(block_operations, limit_ - made_);
+    std::unique_ptr<operation[]> block(
+        (more > 0) ? new (std::nothrow) operation[more] : nullptr);
+    if (block == nullptr) {
+        return false;
     }
+    for (unsigned i = 0; i < more; ++i) {
+        ucs_list_add_tail(&free_, &block[i].in_queue);
+    }
+    made_ += more;
+    blocks_.push_back(std::move(block));
     return true;
 }
 
@@ -67,7 +64,6 @@ operation *operations::take()
     if (!has_free()) {
         return nullptr;
     }
-    --free_count_;
     return ucs_list_extract_head(&free_, operation, in_queue);
 }
 
@@ -75,7 +71,6 @@ void operations::put_back(operation &op)
 {
     op.copy.let_go();
     ucs_list_add_head(&free_, &op.in_queue);
-    ++free_count_;
 }
 
 void operations::start(operation &op, flush_domain *domain, operation_kind what,

@@ -10,7 +10,6 @@
 
 #include "uct/gaudi/base/transfer/planned_copy.h"
 
-#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -78,16 +77,10 @@ public:
      *  @param counts  Of what ends well. */
     operations(unsigned limit, copy_counts &counts);
 
-    /** Whether so many records can be had; makes more when too few are free. */
-    [[nodiscard]] bool has_free(unsigned count = 1)
+    /** Whether a record can be had; makes more when none is free. */
+    [[nodiscard]] bool has_free()
     {
-        return ucs_likely(free_count_ >= count) || make_free(count);
-    }
-
-    /** Most operations that are started together. */
-    [[nodiscard]] unsigned longest_list() const
-    {
-        return std::clamp(limit_ / 2, 1u, 128u);
+        return ucs_likely(!ucs_list_is_empty(&free_)) || make_free();
     }
 
     /** Take a record, to be filled and started, or put back. It holds nothing.
@@ -157,7 +150,7 @@ public:
     void disown();
 
 private:
-    [[nodiscard]] bool make_free(unsigned count);
+    [[nodiscard]] bool make_free();
     [[nodiscard]] bool has_landed(uint64_t sequence);
     void end(operation &op);
     void fail(flush_domain &domain, uint64_t sequence, ucs_status_t status);
@@ -167,8 +160,7 @@ private:
     const unsigned limit_;
     copy_counts &counts_;
     std::vector<std::unique_ptr<operation[]>> blocks_;
-    unsigned made_       = 0; /* operations in them */
-    unsigned free_count_ = 0;
+    unsigned made_ = 0; /* operations in them */
     ucs_list_link_t free_;
     ucs_list_link_t all_;    /* outstanding, oldest first */
     ucs_list_link_t fenced_; /* behind a fence, oldest first */

@@ -102,41 +102,6 @@ struct rma {
             comp);
     }
 
-    /** Zero copies that end together, at most the engine's longest list. They
-     *  are started in their order up to one that fails. Its error is the
-     *  completion's; without one, or where it was the first, the result. */
-    static ucs_status_t zcopy_list(uct_ep_h ep, bool is_put,
-                                   void *const *buffers, const size_t *lengths,
-                                   const uint64_t *remote_addrs,
-                                   const uct_rkey_t *rkeys, size_t count,
-                                   uct_completion_t *comp)
-    {
-        if (count > engine_of(ep).longest_list()) {
-            return UCS_ERR_INVALID_PARAM; /* there would never be room */
-        }
-        if (!engine_of(ep).has_room(static_cast<unsigned>(count))) {
-            return UCS_ERR_NO_RESOURCE;
-        }
-        ucs_status_t status = UCS_OK;
-        size_t started      = 0;
-        while (started < count) {
-            status = zcopy(ep, is_put, buffers[started], lengths[started],
-                           remote_addrs[started], rkeys[started], comp);
-            if (UCS_STATUS_IS_ERR(status)) {
-                break;
-            }
-            ++started;
-        }
-        if ((comp != nullptr) && (started > 0)) {
-            comp->count += static_cast<int>(started) - 1;
-            if (UCS_STATUS_IS_ERR(status)) {
-                uct_completion_update_status(comp, status);
-            }
-            return UCS_INPROGRESS;
-        }
-        return status;
-    }
-
 private:
     static transfer_engine &engine_of(uct_ep_h ep)
     {
@@ -183,9 +148,15 @@ private:
         side remote(remote_addr);
         const ucs_status_t status =
             find(ep, is_put, local, length, rkey, remote, nullptr);
-        return ucs_likely(status == UCS_OK)
-                   ? engine_of(ep).copy(is_put ? remote : local,
-                                        is_put ? local : remote, length)
+        if (ucs_likely(status == UCS_OK)) {
+            return engine_of(ep).copy(is_put ? remote : local,
+                                      is_put ? local : remote, length);
+        }
+        /* A put to a peer that has gone has been posted: UCX hears of it from
+         * its handler first. */
+        return (is_put && (status == UCS_ERR_ENDPOINT_TIMEOUT) &&
+                to_endpoint(ep).super.is_failure_untold())
+                   ? UCS_OK
                    : status;
     }
 };

@@ -16,9 +16,6 @@
 namespace gaudi_absent {
 
 /* Fields that nobody asks for. */
-inline constexpr uint64_t UCT_IFACE_ATTR_FIELD_CAP_FLAGS                  = 0;
-inline constexpr uint64_t UCT_IFACE_ATTR_FIELD_MAX_GET_SGL_ZCOPY_COUNT    = 0;
-inline constexpr uint64_t UCT_IFACE_ATTR_FIELD_MAX_PUT_SGL_ZCOPY_COUNT    = 0;
 inline constexpr uint64_t UCT_EP_IS_CONNECTED_FIELD_IFACE_ADDR            = 0;
 inline constexpr uint64_t UCT_IFACE_IS_REACHABLE_FIELD_DEVICE_ADDR        = 0;
 inline constexpr uint64_t UCT_IFACE_IS_REACHABLE_FIELD_IFACE_ADDR         = 0;

@@ -110,9 +110,9 @@ public:
     void fail(ucs_status_t status);
 
     /** Whether it has failed and UCX was not told. */
-    [[nodiscard]] bool is_failure_untold()
+    [[nodiscard]] bool is_failure_untold() const
     {
-        return !ucs_list_is_empty(&in_failed_);
+        return in_failed_.next != &in_failed_;
     }
 
     /** Have UCX's log and statistics show an active message that was sent.

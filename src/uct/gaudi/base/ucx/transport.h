@@ -27,7 +27,6 @@
  *   static ucs_status_t zcopy(uct_ep_h, bool is_put, void *, size_t length,
  *                             uint64_t remote_addr, uct_rkey_t,
  *                             uct_completion_t *);  put or get, of one piece
- *   static ucs_status_t zcopy_list(...);       the same of lists, see rma.h
  *
  * Active messages may be left out, too.
  *
@@ -288,17 +287,12 @@ struct transport_functions {
         });
     }
 
-    /* Of the newer attributes, which are there in UCX 1.20 and from 1.22 on. */
+    /* A name that is there in UCX 1.20 and from 1.22 on. */
     template <typename Attributes>
     static ucs_status_t iface_query_v2(uct_iface_h iface,
                                        Attributes *attr) noexcept
     {
-        const ucs_status_t status = uct_iface_base_query_v2(iface, attr);
-        if (status != UCS_OK) {
-            return status;
-        }
-        set_list_attributes(engine_of(iface).longest_list(), *attr);
-        return UCS_OK;
+        return uct_iface_base_query_v2(iface, attr);
     }
 
     /* Whatever the scope is: who is reachable is on the same device. */
@@ -364,12 +358,10 @@ struct transport_functions {
             decline(own.ep_get_device_ep);
         }
         if constexpr (requires { own.ep_put_sgl_zcopy; }) {
-            own.ep_put_sgl_zcopy = traced<UCT_EP_OP_PUT_ZCOPY,
-                                          zcopy_list<Transport, true>::op>::op;
+            decline(own.ep_put_sgl_zcopy);
         }
         if constexpr (requires { own.ep_get_sgl_zcopy; }) {
-            own.ep_get_sgl_zcopy = traced<UCT_EP_OP_GET_ZCOPY,
-                                          zcopy_list<Transport, false>::op>::op;
+            decline(own.ep_get_sgl_zcopy);
         }
         if constexpr (requires { own.ep_outstanding_purge; }) {
             decline(own.ep_outstanding_purge);

@@ -97,18 +97,6 @@ public:
         return publish(id, static_cast<size_t>(packed));
     }
 
-    /** Have a message packed that is not sent.
-     *  @return Its length; negative without room for it. */
-    [[nodiscard]] ssize_t pack_only(uct_pack_callback_t pack, void *arg)
-    {
-        void *room;
-        if (reserve(max_payload, room) != UCS_OK) {
-            return -1;
-        }
-        writer_.abandon();
-        return base::call_pack(pack, room, arg);
-    }
-
     /** The message that was sent last, for the log: the receiver may have
      *  changed it. */
     [[nodiscard]] const void *last_sent() const { return last_; }

@@ -150,7 +150,7 @@ ucs_status_t served_client::start(const request_body &asked,
     own_page &page = *own_page::instance();
     if (!page.begin_use({asked.cell, asked.stamp}, asked.address,
                         asked.length)) {
-        return UCS_ERR_REJECTED;
+        return UCS_ERR_CONNECTION_RESET;
     }
     ucs_status_t status;
     if (base::memory_map::is_device(asked.address)) {

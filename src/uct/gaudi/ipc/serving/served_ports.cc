@@ -22,7 +22,7 @@ int to_errno(ucs_status_t status)
         return -ETIMEDOUT;
     case UCS_ERR_NO_MEMORY:
         return -ENOMEM;
-    case UCS_ERR_REJECTED:
+    case UCS_ERR_CONNECTION_RESET:
         return -EKEYREVOKED;
     default:
         return -EIO;
@@ -60,7 +60,7 @@ ucs_status_t served_ports::start_write(base::transfer_engine &engine,
     }
     if ((page == nullptr) || !page->begin_use({asked.cell, asked.stamp},
                                               asked.address, asked.length)) {
-        return UCS_ERR_REJECTED;
+        return UCS_ERR_CONNECTION_RESET;
     }
     ucs_status_t status = UCS_ERR_INVALID_ADDR;
     if (base::memory_map::is_device(asked.address)) {

@@ -77,7 +77,7 @@ ucs_status_t explain(ucs_status_t status, const remote_process &process)
     }
     switch (status) {
     case UCS_ERR_NO_ELEM:
-        return refuse(UCS_ERR_REJECTED,
+        return refuse(UCS_ERR_CONNECTION_RESET,
                       name + " does not share the memory any more");
     case UCS_ERR_TIMED_OUT:
         return refuse(status, name + " does not answer");

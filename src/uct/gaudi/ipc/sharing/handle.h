@@ -68,7 +68,7 @@ private:
  * @return UCS_ERR_INVALID_PARAM: nobody made this handle, or this process did.
  *         UCS_ERR_UNREACHABLE: its process is not where this one could use its
  *         memory, or gives it nothing. UCS_ERR_ENDPOINT_TIMEOUT: it has ended.
- *         UCS_ERR_REJECTED: it does not share the memory any more.
+ *         UCS_ERR_CONNECTION_RESET: it does not share the memory any more.
  *         UCS_ERR_TIMED_OUT: it does not answer. UCS_ERR_NO_RESOURCE: there are
  *         no descriptors for it. Each was logged as an error.
  */

@@ -60,8 +60,8 @@ ucs_status_t remote_key::find_host(const wire_key &key,
 
 /* Find the process of a key.
  * @return UCS_ERR_UNSUPPORTED: it is by nature out of reach;
- * UCS_ERR_UNREACHABLE: it should not be. UCS_ERR_REJECTED: nobody can use the
- * key any more.
+ * UCS_ERR_UNREACHABLE: it should not be. UCS_ERR_CONNECTION_RESET: nobody can
+ * use the key any more.
  */
 ucs_status_t remote_key::find(const wire_key &key,
                               std::shared_ptr<foreign_page> &of_p)
@@ -73,7 +73,7 @@ ucs_status_t remote_key::find(const wire_key &key,
         ucs_debug("gaudi_ipc: process %u has ended the registration of a "
                   "remote key",
                   key.process.pid);
-        return UCS_ERR_REJECTED;
+        return UCS_ERR_CONNECTION_RESET;
     }
     return status;
 }
@@ -83,7 +83,7 @@ ucs_status_t remote_key::find(const wire_key &key,
  * messages have any. */
 ucs_status_t remote_key::failure_of(const wire_key &key, ucs_status_t status)
 {
-    if (status == UCS_ERR_REJECTED) {
+    if (status == UCS_ERR_CONNECTION_RESET) {
         return status;
     }
     if ((status != UCS_ERR_NO_RESOURCE) &&
@@ -122,7 +122,7 @@ ucs_status_t remote_key::unpack(const void *buffer, remote_key *&key_p)
             !page->is_current({key.cell, key.stamp}, key.address, key.length)) {
             ucs_debug("gaudi_ipc: a remote key of this process is not valid "
                       "(any more)");
-            failure = UCS_ERR_REJECTED;
+            failure = UCS_ERR_CONNECTION_RESET;
         }
     } else {
         status  = find(key, of);
@@ -172,12 +172,12 @@ ucs_status_t remote_key::state() const
     if (of_ == nullptr) { /* of this process */
         return own_page::instance()->is_current({key_.cell, key_.stamp})
                    ? UCS_OK
-                   : UCS_ERR_REJECTED;
+                   : UCS_ERR_CONNECTION_RESET;
     }
     if (of_->is_dead()) {
         return UCS_ERR_ENDPOINT_TIMEOUT;
     }
-    return is_over() ? UCS_ERR_REJECTED : UCS_OK;
+    return is_over() ? UCS_ERR_CONNECTION_RESET : UCS_OK;
 }
 
 ucs_status_t remote_key::check(uint64_t address, size_t length)

@@ -62,8 +62,8 @@ public:
 
     /** Why it never could be used, and only process, drop, check and hold may
      *  be called; UCS_OK for others. UCS_ERR_ENDPOINT_TIMEOUT: its process had
-     *  ended before. UCS_ERR_REJECTED: its registration had. UCS_ERR_IO_ERROR:
-     *  opening it failed; another unpacking may succeed. */
+     *  ended before. UCS_ERR_CONNECTION_RESET: its registration had.
+     *  UCS_ERR_IO_ERROR: opening it failed; another unpacking may succeed. */
     [[nodiscard]] ucs_status_t failure() const { return failure_; }
 
     /** UCS_OK, or why it cannot be used now, as @ref hold says. */
@@ -87,9 +87,9 @@ public:
 
     /** @return UCS_ERR_ENDPOINT_TIMEOUT: the process has ended, or executed
      *          another program. Other errors are those of @ref failure.
-     *          UCS_ERR_REJECTED: it has invalidated the key, or unmapped the
-     *          memory. UCS_ERR_NO_RESOURCE: more keys are in use than there is
-     *          room for. */
+     *          UCS_ERR_CONNECTION_RESET: it has invalidated the key, or
+     *          unmapped the memory. UCS_ERR_NO_RESOURCE: more keys are in use
+     *          than there is room for. */
     [[nodiscard]] ucs_status_t hold() override;
     void release() override;
 
