@@ -29,6 +29,8 @@ ELSEWHERE = [
     (r"scripts/install --|~/ucx-gaudi/",
      "install.the_script_takes_away_what_it_put"),
     # Take long, or measure.
+    (r"test/ucx_gtest/run\.py\b", "ucx_gtest.host"),
+    (r"test/mutants/run\.py\b", "static.faults_can_be_made"),
     (r"scripts/bench\b", "bench.measures_this_build"),
     # A UCX with statistics, which no distribution has.
     (r"UCX_STATS_DEST=|grep -A 2 gaudi_copies",

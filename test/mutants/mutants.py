@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Faults that the tests have to notice: what is broken, and the edit that breaks
+it. After a rebuild of what they are in, the same faults are made there anew."""
+
+import collections
+
+Mutant = collections.namedtuple("Mutant", "name fault file old new")
+
+BASE = "src/uct/gaudi/base/"
+IPC = "src/uct/gaudi/ipc/"
+
+MUTANTS = [
+    Mutant("fence", "an operation begins before those ahead of a fence ended",
+           BASE + "transfer/operations.cc",
+           "    if (has_landed(op.after)) {\n        return true;\n    }\n"
+           "    ucs_list_add_tail(&fenced_",
+           "    if (op.after <= op.sequence) {\n        return true;\n    }\n"
+           "    ucs_list_add_tail(&fenced_"),
+    Mutant("direction", "zero copies go from target to source",
+           BASE + "transfer/rma.h",
+           "engine_of(ep).start(domain_of(ep), is_put ? remote : local,\n"
+           "                                is_put ? local : remote, length",
+           "engine_of(ep).start(domain_of(ep), is_put ? local : remote,\n"
+           "                                is_put ? remote : local, length"),
+    Mutant("no completion", "an operation that failed is never completed",
+           BASE + "transfer/operations.cc",
+           "    if (completion != nullptr) {\n"
+           "        uct_invoke_completion(",
+           "    if ((completion != nullptr) && (status == UCS_OK)) {\n"
+           "        uct_invoke_completion("),
+    Mutant("two completions", "an operation that was given up ends twice",
+           BASE + "transfer/operations.cc",
+           "    if (op.has_ended) {\n        return;\n    }\n",
+           ""),
+    Mutant("end of a piece", "the last byte of a staged piece is not fetched",
+           BASE + "transfer/dispatcher.cc",
+           "read_host(copy.process, copy.src, job.chunk->data,\n"
+           "                                     job.length);",
+           "read_host(copy.process, copy.src, job.chunk->data,\n"
+           "                                     job.length - 1);"),
+    Mutant("neighbour", "a copy with the host moves a byte too many",
+           BASE + "transfer/dispatcher.cc",
+           "        queue.dma->submit(to_card ? va : chunk->va, "
+           "to_card ? chunk->va : va,\n                          length,",
+           "        queue.dma->submit(to_card ? va : chunk->va, "
+           "to_card ? chunk->va : va,\n                          length + 1,"),
+    Mutant("failed job", "an operation goes on when a job of it failed",
+           BASE + "transfer/dispatcher.cc",
+           "    status_p = queue.judge_end(length, ended.status);",
+           "    status_p = UCS_OK;"),
+    Mutant("flush", "a flush of an endpoint waits for nothing",
+           BASE + "transfer/engine.cc",
+           "    if (operations_.is_flushed(domain)) {\n        return UCS_OK;",
+           "    if ((domain != nullptr) || operations_.is_flushed(domain)) {\n"
+           "        return UCS_OK;"),
+    Mutant("flush's error", "a flush does not tell of what had no completion and failed",
+           BASE + "transfer/operations.cc",
+           "            op->status = status;\n        }\n    }\n"
+           "    if (domain.failure",
+           "        }\n    }\n    if (domain.failure"),
+    Mutant("silent put", "a put without a completion that fails, fails nobody",
+           BASE + "transfer/operations.cc",
+           "        fail(*domain, op.sequence, status);\n",
+           "        (void)status;\n"),
+    Mutant("status", "a withdrawn key ends with another status",
+           IPC + "serving/served_client.cc",
+           "        return UCS_ERR_CONNECTION_RESET;\n    }\n    ucs_status_t status;",
+           "        return UCS_ERR_IO_ERROR;\n    }\n    ucs_status_t status;"),
+    Mutant("key", "the owner of memory does not look at the key",
+           IPC + "serving/served_client.cc",
+           "    if (!page.begin_use({asked.cell, asked.stamp}, asked.address,\n"
+           "                        asked.length)) {",
+           "    if (!page.begin_use({asked.cell, asked.stamp}, asked.address,\n"
+           "                        asked.length) && (asked.length == 0)) {"),
+    Mutant("chunks", "the owner copies to where a client says, chunk or not",
+           IPC + "serving/served_client.cc",
+           "    if ((asked.kind > request_write) ||\n"
+           "        !is_in_chunks(asked.offset, asked.length)) {",
+           "    if (asked.kind > request_write) {"),
+    Mutant("client's sleep", "a client that sleeps is not woken",
+           IPC + "serving/served_client.cc",
+           "    if (ring().client_sleeps.load() != 0) {\n        wake();",
+           "    if (ring().client_sleeps.load() > 1) {\n        wake();"),
+    Mutant("wakeup", "who waits for an event is not told of the end of a job",
+           BASE + "transfer/wakeup.cc",
+           "    (void)!write(fd(), &one, sizeof(one));",
+           "    (void)one;"),
+    Mutant("unmapped", "memory that was unmapped keeps its registration",
+           BASE + "memory/registration_cache.cc",
+           "    if (!util::is_cut_off() && "
+           "self.map_.withdraw_unmapped(start, end)) {",
+           "    if (util::is_cut_off() && "
+           "self.map_.withdraw_unmapped(start, end)) {"),
+    Mutant("freed", "memory is freed while copies of others use it",
+           IPC + "sharing/exports.cc",
+           "        await_copies(ended);\n        if (has_users",
+           "        if (has_users"),
+    Mutant("fetch", "a message is sent whose bytes could not be fetched",
+           BASE + "ucx/packing.h",
+           "    return ucs_likely(fetch_failure == UCS_OK)",
+           "    return ucs_likely(fetch_failure != UCS_ERR_LAST)"),
+    Mutant("pending", "a request passes those that wait",
+           BASE + "ucx/pending.h",
+           "        if (group_of(ep).empty() &&\n            Transport",
+           "        if (Transport"),
+    Mutant("dead peer", "uct_ep_check does not notice that a peer has ended",
+           IPC + "ipc_ep.cc",
+           "    if (!self.out->peer_alive()) {\n"
+           "        self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);",
+           "    if (!self.out->peer_alive() && self.out->is_closed()) {\n"
+           "        self.super.fail(UCS_ERR_CANCELED);"),
+    Mutant("leak", "host memory stays mapped on the card",
+           "src/hlthunk_shim/hlthunk/device.cc",
+           "    return lib_.judge(*this, lib_.hlthunk_memory_unmap(fd_, address));",
+           "    return (address != 0) ? 0 : lib_.judge(*this, "
+           "lib_.hlthunk_memory_unmap(fd_, address));"),
+    Mutant("command buffers", "one is written anew while the card reads it",
+           "src/hlthunk_shim/hlthunk/user_cb_queue.cc",
+           "        if (is_full() || "
+           "(buffer_ + buffers - released_ > depth())) {",
+           "        if (is_full()) {"),
+    Mutant("child", "a child of a process with open cards may use them",
+           "src/util/process.h",
+           "inline bool is_cut_off()\n{\n    return ",
+           "inline bool is_cut_off()\n{\n    return false && "),
+]
