@@ -3,9 +3,8 @@
  * What the environment lets a test do: a user without rights and root in a
  * container cannot do everything.
  *
- * A test that needs one of these is skipped where the system itself refuses it,
- * and nowhere else. scripts/test lets no other skip pass, so GTEST_SKIP is for
- * this header alone.
+ * A test that needs one of these is skipped where the system itself refuses it.
+ * scripts/test-results accepts these skips and those of needs.h, no others.
  */
 #pragma once
 
