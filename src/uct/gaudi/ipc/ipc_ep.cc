@@ -41,8 +41,8 @@ base::transfer_engine &transfers_of(const endpoint &ep)
     return *to_iface(ep.super.iface())->engine;
 }
 
-/* UCX wants to hear of a failure from its handler first: until then messages
- * wait as if there were no room. */
+/* UCX's error handler reports a failure first: until it was called, messages
+ * get UCS_ERR_NO_RESOURCE, as from a full ring. */
 ucs_status_t failure_of(const endpoint &self)
 {
     return self.super.is_failure_untold() ? UCS_ERR_NO_RESOURCE
@@ -280,8 +280,8 @@ ssize_t transport::ep_am_bcopy(uct_ep_h ep, uint8_t id,
 
 /* --- what waits --------------------------------------------------------*/
 
-/* An endpoint whose failure UCX knows lets all through, so that they get its
- * status. */
+/* Once the error handler was called, requests of a failed endpoint are
+ * dispatched, and return its status. */
 bool transport::has_resources(const endpoint &ep)
 {
     if (ep.super.status() != UCS_OK) {

@@ -152,8 +152,8 @@ private:
             return engine_of(ep).copy(is_put ? remote : local,
                                       is_put ? local : remote, length);
         }
-        /* A put to a peer that has gone has been posted: UCX hears of it from
-         * its handler first. */
+        /* A put to a peer that has gone counts as posted: UCX's error handler
+         * reports the failure first. */
         return (is_put && (status == UCS_ERR_ENDPOINT_TIMEOUT) &&
                 to_endpoint(ep).super.is_failure_untold())
                    ? UCS_OK
