@@ -101,6 +101,18 @@ TEST_F(ipc, an_invalidation_does_not_wait_for_other_registrations)
     uct_ep_destroy(own_ep);
 }
 
+/* As UCP does from 1.22 on. */
+TEST_F(ipc, checks_of_endpoints_take_a_completion_and_do_not_use_it)
+{
+    const uct_ep_h own_ep = tl->make_ep();
+    counted_completion unused;
+    EXPECT_EQ(UCS_OK, uct_ep_check(own_ep, 0, &unused));
+    tl->progress_much();
+    EXPECT_EQ(0u, unused.calls);
+    EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_ep_check(own_ep, 1, nullptr));
+    uct_ep_destroy(own_ep);
+}
+
 /* UCX's handler is the first to tell of a failure. */
 TEST_F(ipc, messages_wait_until_ucx_has_been_told_of_a_failure)
 {
