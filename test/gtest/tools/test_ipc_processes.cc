@@ -349,6 +349,31 @@ TEST_P(ipc_processes, without_a_common_transport_are_told_so)
         ElementsAre(AllOf(HasSubstr("UCX  WARN"), HasSubstr("another box"))));
 }
 
+/* Data by the cards, which are slow, and a flag by shared memory. UCP does not
+ * wait in 1.13, and where it is told not to. */
+TEST_P(ipc_processes, put_no_flag_before_the_data)
+{
+    const std::vector<environment> modes =
+        has_old_protocols
+            ? std::vector<environment>{{}}
+            : std::vector<environment>{{}, {{"UCX_FENCE_MODE", "weak"}}};
+    for (const environment &mode : modes) {
+        for (const char *routes : {"host", "ports"}) {
+            SCOPED_TRACE(routes);
+            environment all             = variables("gaudi_copy,gaudi_ipc,sm");
+            all["UCX_GAUDI_IPC_ROUTES"] = routes;
+            all["HLTHUNK_EMU_PORTS"]    = "y";
+            all["HLTHUNK_EMU_TIMING"] =
+                "to_card=0.05,from_card=0.05,pdma_engine=0.05,port=0.01";
+            all.insert(mode.begin(), mode.end());
+            const std::string rounds = "20";
+            expect_well(
+                run_peers({"order", {rounds, "262144", "4"}, all}), "all put",
+                "the flag came before the data in 0 of " + rounds + " rounds");
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(with, ipc_processes, ::testing::ValuesIn(protocols()),
                          name_of_protocols);
 

@@ -548,6 +548,56 @@ TEST_P_IN_CHILD(conformance_of_order, a_fence_is_not_overtaken, process())
     }
 }
 
+/* Nothing else keeps what other transports start behind it. */
+TEST_P_IN_CHILD(conformance_of_order, a_fence_of_the_interface_waits, process())
+{
+    two_ends by(place::registered);
+    by.here->renew(0, total);
+    counted_completion &put = by.completion();
+    by.to().start_put(by.here->at(0), total, by.remote, &put);
+    ASSERT_EQ(UCS_OK, uct_iface_fence(by.tl().iface, 0));
+    EXPECT_EQ(0u, put.calls);
+    by.there->wanted = by.here->wanted;
+    EXPECT_TRUE(by.there->is_right(0, total));
+    by.flush();
+}
+
+/* They were there before it. */
+TEST_P_IN_CHILD(conformance_of_order,
+                a_fence_of_the_interface_waits_for_requests, process())
+{
+    constexpr size_t size = 4096;
+    two_ends by(place::card);
+    by.here->renew(0, total);
+    const endpoint to = by.to();
+    size_t done       = 0;
+    const auto put    = [&] {
+        const ssize_t result = uct_ep_put_bcopy(
+               to.ep,
+               [](void *bytes, void *of) {
+                std::memcpy(bytes, of, size);
+                return size;
+            },
+               &by.here->wanted[done], by.remote + done, to.rkey);
+        done += (result > 0) ? size : 0;
+        return (result > 0) ? UCS_OK : static_cast<ucs_status_t>(result);
+    };
+    ucs_status_t status = UCS_OK;
+    while ((status == UCS_OK) && (done + 2 * size <= total)) {
+        status = put();
+    }
+    ASSERT_EQ(UCS_ERR_NO_RESOURCE, status);
+    pending_request first(put);
+    pending_request second(put);
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(to.ep, &first, 0));
+    ASSERT_EQ(UCS_OK, uct_ep_pending_add(to.ep, &second, 0));
+    ASSERT_EQ(UCS_OK, uct_iface_fence(by.tl().iface, 0));
+    EXPECT_TRUE(first.done && second.done);
+    std::copy_n(by.here->wanted.begin(), done, by.there->wanted.begin());
+    EXPECT_TRUE(by.there->is_right(0, done));
+    by.flush();
+}
+
 TEST_P_IN_CHILD(conformance_of_order, a_flush_ends_behind_what_was_started,
                 process())
 {

@@ -10,5 +10,6 @@ namespace peer {
 int run_agents(int argc, char **argv);    /**< see ucp_agents.cc */
 int run_exports(int argc, char **argv);   /**< see ucp_exports.cc */
 int run_endpoints(int argc, char **argv); /**< see ucp_endpoints.cc */
+int run_order(int argc, char **argv);     /**< see ucp_order.cc */
 
 } // namespace peer

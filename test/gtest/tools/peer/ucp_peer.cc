@@ -5,7 +5,7 @@
  *
  * usage: ucp_peer client|server TRAFFIC [OPTION...]
  *        ucp_peer alone TRAFFIC [OPTION...]
- *        ucp_peer ROLE agents|exports|endpoints ...    see ucp_WORD.cc
+ *        ucp_peer ROLE agents|exports|endpoints|order ...    see ucp_WORD.cc
  *
  * Two sides run with the same arguments but the first, and file descriptor 3 is
  * a socket to the other one. The client sends, puts and gets. TRAFFIC is a list
@@ -353,7 +353,8 @@ int main(int argc, char **argv)
     const std::map<std::string, int (*)(int argc, char **argv)> programs = {
         {"agents", run_agents},
         {"exports", run_exports},
-        {"endpoints", run_endpoints}};
+        {"endpoints", run_endpoints},
+        {"order", run_order}};
     if (argc < 3) {
         die("usage", "ucp_peer client|server|alone WHAT [OPTION...]");
     }

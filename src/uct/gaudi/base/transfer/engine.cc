@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include <sched.h>
+
 namespace gaudi::base {
 
 namespace {
@@ -333,6 +335,16 @@ ucs_status_t transfer_engine::flush(flush_domain *domain,
         operations_.start(*op, domain, what, completion);
     }
     return UCS_INPROGRESS;
+}
+
+ucs_status_t transfer_engine::drain_fence()
+{
+    fence();
+    while (!is_past_fence()) {
+        dispatcher_.advance();
+        sched_yield(); /* to the process whose card copies */
+    }
+    return operations_.ended_failure();
 }
 
 unsigned transfer_engine::progress()

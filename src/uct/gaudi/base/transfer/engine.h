@@ -136,6 +136,12 @@ public:
     /** What is started from now on comes after what was started before. */
     void fence() { operations_.fence(); }
 
+    /** The same for operations of other engines and transports: wait until what
+     *  was started has ended. Calls no completion. Each job ends, at the latest
+     *  by the driver's or the owner's timeout.
+     *  @return How one of them has failed, unless its completion has told. */
+    [[nodiscard]] ucs_status_t drain_fence();
+
     /** Whether what was started before the last fence has ended. */
     [[nodiscard]] bool is_past_fence() { return operations_.is_past_fence(); }
 

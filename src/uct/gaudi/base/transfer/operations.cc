@@ -293,6 +293,19 @@ void operations::complete(operation &op)
     }
 }
 
+ucs_status_t operations::ended_failure() const
+{
+    const operation *op;
+    ucs_list_for_each(op, &ended_, in_queue)
+    {
+        /* What was given up is what its owner wanted. */
+        if ((op->status != UCS_OK) && (op->status != UCS_ERR_CANCELED)) {
+            return op->status;
+        }
+    }
+    return UCS_OK;
+}
+
 unsigned operations::complete_ended()
 {
     unsigned count = 0;

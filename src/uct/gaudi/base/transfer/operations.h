@@ -139,6 +139,9 @@ public:
     }
     [[nodiscard]] bool any_ended() { return !ucs_list_is_empty(&ended_); }
 
+    /** How one has failed whose completion is still to be called. */
+    [[nodiscard]] ucs_status_t ended_failure() const;
+
     /** A domain that has got a failure, each once; nullptr: none. */
     [[nodiscard]] flush_domain *take_failed();
 

@@ -46,6 +46,19 @@ public:
         return super_.progress_flags != 0;
     }
 
+    /** Call a function as the interface's progress. */
+    template <typename Function>
+    unsigned progress(Function &&function)
+    {
+        is_in_progress_      = true;
+        const unsigned count = function();
+        is_in_progress_      = false;
+        return count;
+    }
+
+    /** Whether a callback of the program runs inside it. */
+    [[nodiscard]] bool is_in_progress() const { return is_in_progress_; }
+
     /** Whether endpoints have failed that UCX was not told of. */
     [[nodiscard]] bool has_failures() { return !ucs_list_is_empty(&failed_); }
 
@@ -69,7 +82,8 @@ private:
 
     uct_base_iface_t super_;
     ucs_list_link_t failed_; /* endpoints */
-    bool has_super_ = false;
+    bool has_super_      = false;
+    bool is_in_progress_ = false;
 };
 
 /** Keeps other threads from the worker of an interface: UCP creates endpoints

@@ -54,6 +54,12 @@
 
 #include <memory>
 
+#include <sched.h>
+
+extern "C" {
+#include <ucs/time/time.h>
+}
+
 namespace gaudi::base {
 
 struct transport_base {
@@ -68,10 +74,14 @@ struct transport_base {
 /** UCX's operations of a transport, by its functions. */
 template <typename Transport>
 struct transport_functions {
+    static auto &interface_of(uct_iface_h iface)
+    {
+        return *reinterpret_cast<typename Transport::interface *>(iface);
+    }
+
     static auto &engine_of(uct_iface_h iface)
     {
-        return *reinterpret_cast<typename Transport::interface *>(iface)
-                    ->engine;
+        return *interface_of(iface).engine;
     }
 
     static ucs_status_t query_devices(uct_md_h,
@@ -200,9 +210,33 @@ struct transport_functions {
         const ucs_status_t status = check_process();
         if (status == UCS_OK) {
             UCT_TL_IFACE_STAT_FENCE(ucs_derived_of(iface, uct_base_iface_t));
-            engine_of(iface).fence();
+            return drain(interface_of(iface));
         }
         return status;
+    }
+
+    /* UCP fences interfaces only where it does not flush (1.13 always,
+     * UCX_FENCE_MODE=weak from 1.16 on): nothing but the end of what was
+     * started then keeps it before what other transports start. Requests that
+     * wait come before the fence, too; a fence inside a callback leaves them.
+     */
+    static ucs_status_t drain(typename Transport::interface &self)
+    {
+        const ucs_time_t timeout = ucs_time_from_sec(60.0);
+        ucs_time_t last          = ucs_get_time();
+        while (!self.pending.empty() && !self.super.is_in_progress()) {
+            if (iface_progress(self.super.handle()) > 0) {
+                last = ucs_get_time();
+            } else if (ucs_get_time() - last > timeout) {
+                ucs_error("%s: a fence waits for requests that cannot start "
+                          "(see that the peer makes progress)",
+                          Transport::name);
+                return UCS_ERR_TIMED_OUT;
+            } else {
+                sched_yield();
+            }
+        }
+        return self.engine->drain_fence();
     }
 
     static ucs_status_t iface_query(uct_iface_h iface,
@@ -252,7 +286,8 @@ struct transport_functions {
     static unsigned iface_progress(uct_iface_h iface) noexcept
     {
         return ucs_likely(!util::is_cut_off())
-                   ? Transport::iface_progress(iface)
+                   ? interface_of(iface).super.progress(
+                         [=] { return Transport::iface_progress(iface); })
                    : 0;
     }
 
