@@ -5,8 +5,6 @@
 #   UCX_RELEASES            the releases that are built, UCX_RELEASE first. A
 #                           second tree of one, whose tables are others, is
 #                           1.21-8f3a2b
-#   UCX_FUNCTIONS_<release> functions that tell which tables it has, those that
-#                           it has not with "-" before them
 #   UCX_VERSION             MAJOR.MINOR.PATCH of the source of UCX_RELEASE, and
 #   UCX_VERSION_<release>   of each release
 #   UCX_IS_INSTALLED        whether the installed UCX is of UCX_RELEASE
@@ -79,8 +77,8 @@ if(UCX_RELEASE VERSION_LESS _ucx_oldest OR
     "-DUCX_RELEASE=.")
 endif()
 
-# Which of the functions in slots.def a tree has.
-file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../src/uct/gaudi/base/ucx/slots.def"
+# Which of the functions in layout.def a tree has.
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../src/uct/gaudi/base/ucx/layout.def"
      _ucx_slots REGEX "^UCX_SLOT\\(")
 list(TRANSFORM _ucx_slots REPLACE "UCX_SLOT\\((.*)" "\\1")
 list(TRANSFORM _ucx_slots REPLACE ",.*" "")
@@ -137,14 +135,14 @@ function(_ucx_add_tree tree)
     string(SUBSTRING "${tables}" 0 6 tables)
     set(first "${release}")
     set(release "${release}-${tables}")
-    if("${UCX_FUNCTIONS_${first}}" STREQUAL "${functions}" OR
+    if("${_ucx_functions_${first}}" STREQUAL "${functions}" OR
        DEFINED _ucx_tree_${release})
       message(FATAL_ERROR "${_ucx_tree_${first}} and ${tree} are both UCX "
         "${first}, with the same tables: one module fits both, so leave one of "
         "them out.")
     endif()
   endif()
-  set(UCX_FUNCTIONS_${release} "${functions}" PARENT_SCOPE)
+  set(_ucx_functions_${release} "${functions}" PARENT_SCOPE)
   set(_ucx_tree_${release} "${tree}" PARENT_SCOPE)
   set(UCX_VERSION_${release} "${version}" PARENT_SCOPE)
   set(_ucx_at_hand ${_ucx_at_hand} ${release} PARENT_SCOPE)

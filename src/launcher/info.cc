@@ -207,10 +207,10 @@ problems look_at_ucx(const installation &files, report &all)
     if (obstacle.has_value()) {
         return {*obstacle};
     }
-    all.module = module_for(files, ucx).string();
+    std::string why;
+    all.module = module_for(files, ucx, why).string();
     std::string printed;
-    const std::string why =
-        try_in_child([&] { return open_module(all.module, ucx); }, &printed);
+    why = try_in_child([&] { return open_module(all.module, ucx); }, &printed);
     for (const std::string &line : split(printed, "\n")) {
         const std::string name = line.substr(0, line.find('='));
         if (std::ranges::count(read_settings, name) > 0) {

@@ -271,11 +271,17 @@ std::string to_text(const std::vector<ucx_release> &releases)
     return text;
 }
 
-fs::path module_for(const installation &files, const found_ucx &ucx)
+fs::path module_for(const installation &files, const found_ucx &ucx,
+                    std::string &why)
 {
     char name[NAME_MAX + 1];
-    gaudi_choose_module(files.modules.c_str(), ucx.release->major,
-                        ucx.release->minor, ucx.handle, name);
+    char other[256];
+    if (!gaudi_choose_module(files.modules.c_str(), ucx.release->major,
+                             ucx.release->minor, ucx.handle, name, other,
+                             sizeof(other))) {
+        why = other;
+        return {};
+    }
     return files.modules / name / library_name;
 }
 
@@ -366,7 +372,13 @@ std::optional<problem> find_module_obstacle(const installation &files,
                 to_string(*ucx.release) +
                 " (-DUCX_SOURCE_DIRS), or use a UCX that has a module"};
     }
-    const fs::path module = module_for(files, ucx);
+    std::string why;
+    const fs::path module = module_for(files, ucx, why);
+    if (module.empty()) {
+        return problem{"no module fits " + which + ": " + why,
+                       "build ucx-gaudi again with the source and config.h of "
+                       "that UCX (-DUCX_SOURCE_DIRS)"};
+    }
     if (access(module.c_str(), R_OK) != 0) {
         return problem{module.string() + " cannot be read",
                        "see to its permissions"};

@@ -65,9 +65,10 @@ std::vector<ucx_release> installed_releases(const installation &files);
 /** As "1.13, 1.18"; "" for none. */
 std::string to_text(const std::vector<ucx_release> &releases);
 
-/** Where the module for a UCX is, whose release has one. */
+/** Where the module for a UCX is, whose release has one; "" with what is
+ *  different if none fits. */
 std::filesystem::path module_for(const installation &files,
-                                 const found_ucx &ucx);
+                                 const found_ucx &ucx, std::string &why);
 
 /** Whether LD_PRELOAD can name the loader: the list has no way to write a space
  *  or a colon of a path. */

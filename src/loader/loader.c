@@ -119,7 +119,8 @@ static void list_modules(const char *folder, char *list, size_t size)
     }
 }
 
-static void say_that_none_fits(const struct ucx *ucx, const char *folder)
+static void say_that_none_fits(const struct ucx *ucx, const char *folder,
+                               const char *why)
 {
     char installed[256];
 
@@ -135,11 +136,12 @@ static void say_that_none_fits(const struct ucx *ucx, const char *folder)
         return;
     }
     gaudi_complain(
-        "no module fits UCX %u.%u.%u (%s); installed in %s: %s; build "
-        "ucx-gaudi with the source of UCX %u.%u (-DUCX_SOURCE_DIRS), or use a "
-        "UCX that has a module",
-        ucx->major, ucx->minor, ucx->patch, ucx->libucp, folder, installed,
-        ucx->major, ucx->minor);
+        "no module fits UCX %u.%u.%u (%s)%s%s; installed in %s: %s; build "
+        "ucx-gaudi with the source of UCX %u.%u%s (-DUCX_SOURCE_DIRS), or use "
+        "a UCX that has a module",
+        ucx->major, ucx->minor, ucx->patch, ucx->libucp,
+        (why[0] == '\0') ? "" : ": ", why, folder, installed, ucx->major,
+        ucx->minor, (why[0] == '\0') ? "" : " and its config.h");
 }
 
 /* The path of the module for a UCX; returns 0 after a line that tells what is
@@ -150,6 +152,7 @@ static int find_module(const struct ucx *ucx, char *path, size_t size)
     const int folder = gaudi_folder_length(own);
     char modules[PATH_MAX];
     char name[NAME_MAX + 1];
+    char why[256];
 
     if (folder == 0) {
         gaudi_complain(
@@ -158,11 +161,11 @@ static int find_module(const struct ucx *ucx, char *path, size_t size)
         return 0;
     }
     snprintf(modules, sizeof(modules), "%.*sucx-gaudi", folder, own);
-    gaudi_choose_module(modules, ucx->major, ucx->minor, ucx->handle, name);
-    if ((name[0] == '\0') ||
+    if (!gaudi_choose_module(modules, ucx->major, ucx->minor, ucx->handle, name,
+                             why, sizeof(why)) ||
         ((size_t)snprintf(path, size, "%s/%s/%s", modules, name,
                           gaudi_module_name) >= size)) {
-        say_that_none_fits(ucx, modules);
+        say_that_none_fits(ucx, modules, why);
         return 0;
     }
     return 1;

@@ -59,11 +59,12 @@ extern const char gaudi_module_name[];
  * have been preloaded, past which RTLD_DEEPBIND looks. */
 int gaudi_next_module(const char *modules, char name[NAME_MAX + 1]);
 
-/* The folder, among those of modules, of the one that fits the UCX of a libucp
- * best: one with the functions that it has, else one for the release, whose
- * module tells what is different. "" when there is none. */
-void gaudi_choose_module(const char *modules, unsigned major, unsigned minor,
-                         void *libucp, char chosen[NAME_MAX + 1]);
+/* The folder, among those of modules, of the one that was built for the UCX of a
+ * libucp: the one place where that is asked. Returns 0 when none fits, with what
+ * is different from the first one of the release; "" when that has none. */
+int gaudi_choose_module(const char *modules, unsigned major, unsigned minor,
+                        void *libucp, char chosen[NAME_MAX + 1], char *why,
+                        size_t size);
 
 /* --- bridge.c --------------------------------------------------------------*/
 

@@ -15,7 +15,6 @@
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/base/ucx/topology.h"
-#include "uct/gaudi/base/ucx/version.h"
 #include "uct/gaudi/copy/copy_md.h"
 #include "uct/gaudi/ipc/ipc_md.h"
 
@@ -27,9 +26,6 @@ ucs_status_t load()
 {
     using namespace gaudi;
 
-    if (!base::ucx_matches()) {
-        return UCS_ERR_UNSUPPORTED;
-    }
     base::warn_by_ucx();
     if (!base::init_config() || !base::init_memory_type()) {
         return UCS_ERR_UNSUPPORTED;
@@ -53,10 +49,10 @@ void tell_version()
     Dl_info self;
 
     if (dladdr(&registered, &self) != 0) {
-        ucs_info("Gaudi transports %d.%d.%d for UCX %s (loaded from %s)",
+        ucs_info("Gaudi transports %d.%d.%d for UCX " GAUDI_UCX_VERSION
+                 " (loaded from %s)",
                  UCX_GAUDI_VERSION_MAJOR, UCX_GAUDI_VERSION_MINOR,
-                 UCX_GAUDI_VERSION_PATCH, gaudi::base::ucx_headers_version(),
-                 self.dli_fname);
+                 UCX_GAUDI_VERSION_PATCH, self.dli_fname);
     }
 }
 

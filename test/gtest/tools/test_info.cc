@@ -580,11 +580,12 @@ TEST_F(info, notices_a_module_that_cannot_be_used)
         fs::copy_file(file, module, fs::copy_options::overwrite_existing);
     };
 
-    /* It opens and registers nothing, and says why. */
-    expect_unusable(
-        of(copy,
-           {{"LD_PRELOAD", preloadable(GAUDI_TOOLS_DIR "/libother_async.so")}}),
-        HasSubstr("another build of UCX"));
+    const std::string layout =
+        copy.path("ucx-gaudi/" GAUDI_UCX_RELEASE "/layout");
+    fs::copy_file(layout, layout + ".saved");
+    std::ofstream(layout) << "lacks ucp_get_version\n";
+    expect_unusable(of(copy), HasSubstr("ucp_get_version is new"));
+    fs::rename(layout + ".saved", layout);
     replace_by(GAUDI_TOOLS_DIR "/libbroken_module.so");
     expect_unusable(of(copy), HasSubstr("nobody_has_this_function"));
     replace_by("/etc/os-release");
@@ -680,12 +681,12 @@ TEST_F(info, notices_a_place_from_which_nothing_can_be_loaded)
 }
 
 /* As the loader does. */
-TEST_F(info, shows_the_module_whose_functions_ucx_has)
+TEST_F(info, shows_the_module_that_was_built_for_this_ucx)
 {
     const copied_installation copy;
     const std::string folder = copy.path("ucx-gaudi/" GAUDI_UCX_RELEASE);
     fs::copy(folder, folder + "-0a1b2c");
-    std::ofstream(folder + "/functions") << "-ucp_get_version\n";
+    std::ofstream(folder + "/layout") << "lacks ucp_get_version\n";
     const process_result result = of(copy);
     EXPECT_TRUE(exited_with(0, result));
     EXPECT_THAT(result.output, HasSubstr("\nmodule    " + folder + "-0a1b2c/"));

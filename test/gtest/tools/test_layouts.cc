@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A UCX of the same release whose structures are other ones. */
 #include "common/scratch.h"
-#include "gtest/tools/fixture.h"
+#include "gtest/tools/installations.h"
 #include "gtest/tools/release.h"
 
 #include <filesystem>
@@ -110,7 +110,7 @@ TEST_F(layouts, that_fit_are_accepted)
     EXPECT_TRUE(is_quiet_success(result, {"gaudi_cpy"}));
 }
 
-TEST_F(layouts, of_another_build_register_nothing_and_are_told_once)
+TEST_F(layouts, of_another_build_are_refused_in_one_line)
 {
     for (const char *object :
          {"uct_self_tl", "uct_tcp_component", "uct_md_config_table",
@@ -119,15 +119,16 @@ TEST_F(layouts, of_another_build_register_nothing_and_are_told_once)
         SCOPED_TRACE(object);
         const process_result result = list_with_grown(object);
         EXPECT_TRUE(exited_with(
-            0, result, {"built for another build of UCX", "Transport: tcp"},
+            0, result, {"no module fits UCX " GAUDI_UCX_VERSION, "Transport: tcp"},
             {"gaudi_cpy"}));
         /* Not what the dynamic linker says of programs that copy an object. */
         EXPECT_TRUE(has_lines(1, std::string(object) + ": ", result));
+        EXPECT_TRUE(has_lines(1, "ucx-gaudi: ", result));
     }
 }
 
 /* As a commit before UCX 1.21.0 that has its number, and other tables. */
-TEST_F(layouts, of_other_tables_register_nothing_and_are_told_once)
+TEST_F(layouts, of_other_tables_are_refused_in_one_line)
 {
     const scratch_directory files;
     const std::string copy = files.path("libuct.so.0");
@@ -139,9 +140,10 @@ TEST_F(layouts, of_other_tables_register_nothing_and_are_told_once)
         emulated({"ucx_info", "-d"}, {{"LD_LIBRARY_PATH", files.path("")}});
     EXPECT_TRUE(exited_with(
         0, result,
-        {"built for another build of UCX", "_pack is new", "Transport: tcp"},
+        {"no module fits UCX " GAUDI_UCX_VERSION, "_pack is new",
+         "Transport: tcp"},
         {"gaudi_cpy"}));
-    EXPECT_TRUE(has_lines(1, "another build", result));
+    EXPECT_TRUE(has_lines(1, "ucx-gaudi: ", result));
 }
 
 /* A program that names UCX's list of memory types has it itself, with room for
@@ -165,11 +167,15 @@ TEST_F(layouts, with_room_for_fewer_memory_types_are_told_and_served)
 }
 
 /* What no symbol tells: libucs fills a context otherwise. */
-TEST_F(layouts, that_only_assertions_change_are_noticed)
+TEST_F(layouts, that_only_assertions_change_are_refused)
 {
-    const process_result result = emulated(
-        {"ucx_info", "-d"},
-        {{"LD_PRELOAD", preloadable(GAUDI_TOOLS_DIR "/libother_async.so")}});
+    const copied_installation copy;
+    const std::string layout =
+        copy.path("ucx-gaudi/" GAUDI_UCX_RELEASE "/layout");
+    std::ofstream(layout, std::ios::app) << "async 64 3\n";
+    const process_result result =
+        run({copy.launcher(), "run", "--emulate", "--", "ucx_info", "-d"},
+            with());
     EXPECT_TRUE(exited_with(0, result, {"Transport: tcp"}, {"gaudi_cpy"}));
     EXPECT_TRUE(has_lines(1, "ENABLE_ASSERT", result));
 }

@@ -39,6 +39,7 @@ protected:
     {
         fs::create_directories(fs::path(module_of(release)).parent_path());
         fs::copy_file(module, module_of(release));
+        (void)files.file("lib/ucx-gaudi/" + release + "/layout", "");
     }
 
     /* A UCX in the folder "ucx", and the module for it, if any. */
@@ -101,28 +102,32 @@ TEST_F(loader, opens_the_module_of_the_running_release)
 }
 
 /* Commits that have the number of a release have other tables. */
-TEST_F(loader, opens_the_module_whose_functions_ucx_has)
+TEST_F(loader, opens_the_module_that_was_built_for_this_ucx)
 {
-    const auto list = [this](const std::string &release, const char *names) {
-        (void)files.file("lib/ucx-gaudi/" + release + "/functions", names);
+    const auto describe = [this](const std::string &release, const char *text) {
+        (void)files.file("lib/ucx-gaudi/" + release + "/layout", text);
     };
     make("1.21.0");
     install("1.21-0a1b2c");
     install("1.21-3d4e5f");
     install("1.22");
-    list("1.21", "uct_md_mem_elem_pack\nucs_status_string\n");
-    list("1.21-0a1b2c", "-ucs_status_string\n");
-    list("1.21-3d4e5f", "ucs_status_string\n-uct_md_mem_elem_pack\n");
-    const auto expect_opened = [this](const std::string &release) {
-        const process_result result = in_ucx("ucx", {own});
-        EXPECT_TRUE(exited_with(0, result));
-        EXPECT_EQ("opened " + module_of(release) + "\nthe program goes on\n",
-                  result.output);
-    };
-    expect_opened("1.21-3d4e5f");
-    /* Where none fits, that of the release tells what is different. */
-    list("1.21-3d4e5f", "uct_md_mem_elem_pack\n");
-    expect_opened("1.21");
+    describe("1.21", "has uct_md_mem_elem_pack\nhas ucs_status_string\n");
+    describe("1.21-0a1b2c", "lacks ucs_status_string\n");
+    describe("1.21-3d4e5f", "has ucs_status_string\n"
+                            "lacks uct_md_mem_elem_pack\n"
+                            "object nobody_has_this 12\n");
+    const process_result result = in_ucx("ucx", {own});
+    EXPECT_TRUE(exited_with(0, result));
+    EXPECT_EQ("opened " + module_of("1.21-3d4e5f") + "\nthe program goes on\n",
+              result.output);
+
+    /* Where none fits, the first one of the release tells what is different. */
+    describe("1.21-3d4e5f", "has uct_md_mem_elem_pack\n");
+    expect_line(in_ucx("ucx", {own}),
+                {"no module fits UCX 1.21.0", "uct_md_mem_elem_pack is missing",
+                 "config.h"});
+    fs::remove(files.path("lib/ucx-gaudi/1.21/layout"));
+    expect_line(in_ucx("ucx", {own}), {"no file \"layout\""});
 }
 
 TEST_F(loader, opens_it_once_whatever_it_is_called)

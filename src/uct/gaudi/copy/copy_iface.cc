@@ -3,7 +3,6 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/memory_map.h"
-#include "uct/gaudi/base/ucx/registration.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/copy/copy_md.h"
 #include "util/process.h"

@@ -3,7 +3,6 @@
 
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
-#include "uct/gaudi/base/ucx/registration.h"
 #include "uct/gaudi/base/ucx/status.h"
 #include "uct/gaudi/ipc/ipc_md.h"
 #include "uct/gaudi/ipc/process/reachability.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What is not there: names that some releases of UCX do not have, with what
- * their absence means, and typed answers for operations that a transport does
- * not have.
+ * What some releases of UCX do not have: names with what their absence means,
+ * and tables whose slots come and go.
  */
 #pragma once
 
@@ -15,29 +14,26 @@
  */
 namespace gaudi_absent {
 
-/* Fields that nobody asks for. */
+/* Fields and flags that nobody sets. */
 inline constexpr uint64_t UCT_EP_IS_CONNECTED_FIELD_IFACE_ADDR            = 0;
 inline constexpr uint64_t UCT_IFACE_IS_REACHABLE_FIELD_DEVICE_ADDR        = 0;
 inline constexpr uint64_t UCT_IFACE_IS_REACHABLE_FIELD_IFACE_ADDR         = 0;
 inline constexpr uint64_t UCT_IFACE_IS_REACHABLE_FIELD_INFO_STRING        = 0;
 inline constexpr uint64_t UCT_IFACE_IS_REACHABLE_FIELD_INFO_STRING_LENGTH = 0;
+inline constexpr uint64_t UCT_MD_FLAG_INVALIDATE_AMO                      = 0;
+inline constexpr uint64_t UCT_MD_FLAG_INVALIDATE_RMA                      = 0;
+inline constexpr uint64_t UCT_MD_FLAG_MEMTYPE_COPY                        = 0;
 inline constexpr uint64_t UCT_MD_MEM_ATTR_FIELD_DMABUF_FD                 = 0;
 inline constexpr uint64_t UCT_MD_MEM_ATTR_FIELD_DMABUF_OFFSET             = 0;
 inline constexpr uint64_t UCT_MD_MEM_REG_FIELD_FLAGS                      = 0;
 inline constexpr uint64_t UCT_PERF_ATTR_FIELD_FLAGS                       = 0;
 inline constexpr uint64_t UCT_PERF_ATTR_FIELD_PATH_BANDWIDTH              = 0;
 
-/* Wishes that nobody has to say. But UCX 1.20.1 looks at this one, whose module
- * may have been built with the headers of 1.20.0, and so does 1.21.0, of which
- * there are commits without it; those before do not look at the bit, and always
- * lock. The caches of the two are alike but for `lru`, which is UCX's alone. */
+/* UCX 1.20.1 and some commits of 1.21.0 look at this flag, whose module may
+ * have been built with headers without it; those before do not look at the bit,
+ * and always lock. */
 inline constexpr int UCS_RCACHE_FLAG_NEED_LRU_LOCK =
     (UCT_API >= UCT_VERSION(1, 20)) ? 1 << 3 : 0;
-
-/* Abilities that nobody asks about. */
-inline constexpr uint64_t UCT_MD_FLAG_INVALIDATE_AMO = 0;
-inline constexpr uint64_t UCT_MD_FLAG_INVALIDATE_RMA = 0;
-inline constexpr uint64_t UCT_MD_FLAG_MEMTYPE_COPY   = 0;
 
 } // namespace gaudi_absent
 
@@ -50,7 +46,7 @@ namespace gaudi::base {
 template <typename Operation>
 struct unsupported;
 
-/** `unsupported<uct_ep_am_short_func_t>::op` says UCS_ERR_UNSUPPORTED in the
+/** `unsupported<uct_ep_am_short_func_t>::op` returns UCS_ERR_UNSUPPORTED in the
  *  result type of that operation. */
 template <typename Result, typename... Arguments>
 struct unsupported<Result (*)(Arguments...)> {
@@ -58,25 +54,11 @@ struct unsupported<Result (*)(Arguments...)> {
     {
         if constexpr (std::is_pointer_v<Result>) {
             return UCS_STATUS_PTR(UCS_ERR_UNSUPPORTED);
-        } else {
+        } else if constexpr (!std::is_void_v<Result>) {
             return static_cast<Result>(UCS_ERR_UNSUPPORTED);
         }
     }
 };
-
-/** Let a table's slot say UCS_ERR_UNSUPPORTED. */
-template <typename Operation>
-constexpr void decline(Operation &slot)
-{
-    slot = unsupported<Operation>::op;
-}
-
-/** For operations that ask something. */
-template <typename... Arguments>
-int answer_no(Arguments...) noexcept
-{
-    return 0;
-}
 
 /** For operations that undo what was never done. */
 template <typename... Arguments>
@@ -87,5 +69,40 @@ void answer_nothing(Arguments...) noexcept
  */
 template <typename Operation>
 using callback = decltype(unsupported<Operation>::op);
+
+/** Fills a table that has nothing but functions, at compile time. UCX calls
+ * each slot, so a table with one that nobody knows does not compile. */
+template <typename Table>
+struct table_builder {
+    template <typename Slot>
+    constexpr void set(Slot &slot, std::type_identity_t<Slot> function)
+    {
+        slot = function;
+        ++known;
+    }
+
+    template <typename Slot>
+    constexpr void decline(Slot &slot)
+    {
+        set(slot, unsupported<Slot>::op);
+    }
+
+    [[nodiscard]] constexpr Table finish() const
+    {
+        if (known * sizeof(void *) != sizeof(Table)) {
+            throw "UCX has a slot that is not known here";
+        }
+        return own;
+    }
+
+    Table own{};
+    size_t known = 0;
+};
+
+/** Do something with a slot, or a field, that not all releases have. */
+#define GAUDI_IF_THERE(_slot, ...)                                             \
+    if constexpr (requires { _slot; }) {                                       \
+        __VA_ARGS__;                                                           \
+    }
 
 } // namespace gaudi::base

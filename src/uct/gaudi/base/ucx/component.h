@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * UCX's tables of a component and of its memory domain, made of a class
- * (memory_domain.h).
- *
- * Where a function's parameters differ between UCX releases, the one that fits
- * the table's slot is taken; slots that a release does not have are left out.
+ * (memory_domain.h). Where parameters differ between releases, the function
+ * that fits the table's slot is taken.
  */
 #pragma once
 
@@ -35,17 +33,22 @@ struct component_functions {
     {
         const ucs_status_t status = guarded_entry(
             [] { return Domain::is_available() ? UCS_OK : UCS_ERR_NO_DEVICE; });
+        if (status == UCS_OK) {
+            return uct_md_query_single_md_resource(component, resources_p,
+                                                   num_resources_p);
+        }
         if (status == UCS_ERR_UNSUPPORTED) {
             return status;
         }
-        if (status != UCS_OK) {
-            mark_tables_used(*component);
+        /* UCX parses the tables of a component that has a domain, and warns
+         * about variables of tables that it never parsed. */
+        uct_tl_t *tl;
+        mark_variables_used(component->md_config);
+        ucs_list_for_each(tl, &component->tl_list, list)
+        {
+            mark_variables_used(tl->config);
         }
-        return (status == UCS_OK)
-                   ? uct_md_query_single_md_resource(component, resources_p,
-                                                     num_resources_p)
-                   : uct_md_query_empty_md_resource(resources_p,
-                                                    num_resources_p);
+        return uct_md_query_empty_md_resource(resources_p, num_resources_p);
     }
 
     static ucs_status_t md_open(uct_component_t *component, const char *,
@@ -58,10 +61,9 @@ struct component_functions {
                 *reinterpret_cast<const typename Domain::config *>(config),
                 domain);
             if (status == UCS_OK) {
-                uct_md_t &super = domain.release()->super_;
-                super.ops       = &md_ops;
-                super.component = component;
-                *md_p           = &super;
+                *md_p              = &domain.release()->super_;
+                (*md_p)->ops       = &md_ops;
+                (*md_p)->component = component;
             }
             return status;
         });
@@ -79,9 +81,7 @@ struct component_functions {
     template <typename Attributes>
     static ucs_status_t query(uct_md_h md, Attributes *attr) noexcept
     {
-        if constexpr (requires { uct_md_base_md_query(attr); }) {
-            uct_md_base_md_query(attr); /* what we do not know of */
-        }
+        GAUDI_IF_THERE(uct_md_base_md_query(attr), uct_md_base_md_query(attr))
         md_properties own;
         const ucs_status_t status = guarded_entry([&] {
             of(md).query(own);
@@ -95,17 +95,13 @@ struct component_functions {
             cap.detect_mem_types = own.detected_types;
             cap.max_alloc        = own.allocates ? SIZE_MAX : 0;
             cap.max_reg          = ULONG_MAX;
-            if constexpr (requires { cap.dmabuf_mem_types; }) {
-                cap.dmabuf_mem_types = own.exported_types;
-            }
-            /* UCP keeps registrations of its own from 1.14 on, and demands that
+            GAUDI_IF_THERE(cap.dmabuf_mem_types,
+                                      cap.dmabuf_mem_types = own.exported_types)
+            /* From 1.14 on UCP keeps registrations of its own, and demands that
              * what it sends can be kept. */
-            if constexpr (requires { cap.cache_mem_types; }) {
-                cap.cache_mem_types = own.registered_types;
-            }
-            if constexpr (requires { cap.reg_alignment; }) {
-                cap.reg_alignment = 1;
-            }
+            GAUDI_IF_THERE(cap.cache_mem_types,
+                                      cap.cache_mem_types = own.registered_types)
+            GAUDI_IF_THERE(cap.reg_alignment, cap.reg_alignment = 1)
         };
         if constexpr (requires { attr->cap; }) {
             set(attr->cap);
@@ -181,74 +177,67 @@ struct component_functions {
         UCT_MD_MEM_DEREG_CHECK_PARAMS(params, Domain::invalidates);
         const unsigned flags =
             UCT_MD_MEM_DEREG_FIELD_VALUE(params, flags, FIELD_FLAGS, 0u);
-        uct_completion_t *completion = UCT_MD_MEM_DEREG_FIELD_VALUE(
-            params, comp, FIELD_COMPLETION,
-            static_cast<uct_completion_t *>(nullptr));
-        const bool invalidates =
-            Domain::invalidates && (flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE);
-        if (invalidates && (completion == nullptr)) {
-            ucs_error("%s: mem_dereg: an invalidation needs a completion",
-                      Domain::name);
-            return UCS_ERR_INVALID_PARAM;
+        uct_completion_t *completion = nullptr;
+        if (Domain::invalidates && (flags & UCT_MD_MEM_DEREG_FLAG_INVALIDATE)) {
+            completion = UCT_MD_MEM_DEREG_FIELD_VALUE(
+                params, comp, FIELD_COMPLETION, completion);
+            if (completion == nullptr) {
+                ucs_error("%s: mem_dereg: an invalidation needs a completion",
+                          Domain::name);
+                return UCS_ERR_INVALID_PARAM;
+            }
         }
         if (util::is_cut_off()) {
-            if (invalidates) {
+            if (completion != nullptr) {
                 uct_invoke_completion(completion, UCS_OK);
             }
             return UCS_OK;
         }
-        return guarded([&] {
-            return of(md).deregister(params->memh,
-                                     invalidates ? completion : nullptr);
-        });
+        return guarded(
+            [&] { return of(md).deregister(params->memh, completion); });
     }
 
     template <typename Attributes>
     static ucs_status_t mem_query(uct_md_h md, const void *address,
                                   size_t length, Attributes *attr) noexcept
     {
+        const uint64_t fields = attr->field_mask;
         memory_description memory;
         const ucs_status_t status =
             guarded([&] { return of(md).describe(address, length, memory); });
         if (status != UCS_OK) {
             return status;
         }
-        if (attr->field_mask & UCT_MD_MEM_ATTR_FIELD_MEM_TYPE) {
+        if (fields & UCT_MD_MEM_ATTR_FIELD_MEM_TYPE) {
             attr->mem_type = memory.type;
         }
-        if (attr->field_mask & UCT_MD_MEM_ATTR_FIELD_SYS_DEV) {
+        if (fields & UCT_MD_MEM_ATTR_FIELD_SYS_DEV) {
             attr->sys_dev = memory.device;
         }
-        if (attr->field_mask & UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS) {
+        if (fields & UCT_MD_MEM_ATTR_FIELD_BASE_ADDRESS) {
             attr->base_address = reinterpret_cast<void *>(memory.start);
         }
-        if (attr->field_mask & UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH) {
+        if (fields & UCT_MD_MEM_ATTR_FIELD_ALLOC_LENGTH) {
             attr->alloc_length = memory.end - memory.start;
         }
         if constexpr (requires { attr->dmabuf_fd; }) {
-            query_dmabuf(md, address, length, *attr);
+            /* UCX closes it. Only with one does the offset mean anything. */
+            int fd        = -1;
+            size_t offset = 0;
+            if (fields & ::UCT_MD_MEM_ATTR_FIELD_DMABUF_FD) {
+                if (guarded_entry([&] {
+                        return of(md).export_dmabuf(address, length, fd,
+                                                    offset);
+                    }) != UCS_OK) {
+                    fd = -1;
+                }
+                attr->dmabuf_fd = fd;
+            }
+            if (fields & ::UCT_MD_MEM_ATTR_FIELD_DMABUF_OFFSET) {
+                attr->dmabuf_offset = offset;
+            }
         }
         return UCS_OK;
-    }
-
-    /* UCX closes the descriptor. Only with one does the offset mean anything.
-     */
-    template <typename Attributes>
-    static void query_dmabuf(uct_md_h md, const void *address, size_t length,
-                             Attributes &attr)
-    {
-        size_t offset = 0;
-        if (attr.field_mask & ::UCT_MD_MEM_ATTR_FIELD_DMABUF_FD) {
-            int fd = -1;
-            const bool exported =
-                guarded_entry([&] {
-                    return of(md).export_dmabuf(address, length, fd, offset);
-                }) == UCS_OK;
-            attr.dmabuf_fd = exported ? fd : -1;
-        }
-        if (attr.field_mask & ::UCT_MD_MEM_ATTR_FIELD_DMABUF_OFFSET) {
-            attr.dmabuf_offset = offset;
-        }
     }
 
     static ucs_status_t mkey_pack(uct_md_h md, uct_mem_h memh,
@@ -320,36 +309,33 @@ struct component_functions {
 
     static void md_vfs_init(uct_md_h md) noexcept { of(md).add_files(md); }
 
-    static constinit uct_md_ops_t md_ops;
-
     template <typename Operations>
-    static constexpr Operations make_operations()
+    static consteval Operations make_operations()
     {
-        Operations own{};
-        own.close              = close;
-        own.query              = query;
-        own.mem_alloc          = mem_alloc;
-        own.mem_free           = mem_free;
-        own.mem_advise         = mem_advise;
-        own.mem_reg            = mem_reg;
-        own.mem_dereg          = mem_dereg;
-        own.mem_query          = mem_query;
-        own.mkey_pack          = mkey_pack;
-        own.detect_memory_type = detect_memory_type;
-        if constexpr (requires { own.is_sockaddr_accessible; }) {
-            own.is_sockaddr_accessible = answer_no;
-        }
-        if constexpr (requires { own.mem_attach; }) {
-            decline(own.mem_attach);
-        }
-        if constexpr (requires { own.mem_elem_pack; }) {
-            decline(own.mem_elem_pack);
-        }
-        if constexpr (requires { own.mem_elem_release; }) {
-            own.mem_elem_release = answer_nothing;
-        }
-        return own;
+        table_builder<Operations> table;
+        Operations &own = table.own;
+        table.set(own.close, close);
+        table.set(own.query, query);
+        table.set(own.mem_alloc, mem_alloc);
+        table.set(own.mem_free, mem_free);
+        table.set(own.mem_advise, mem_advise);
+        table.set(own.mem_reg, mem_reg);
+        table.set(own.mem_dereg, mem_dereg);
+        table.set(own.mem_query, mem_query);
+        table.set(own.mkey_pack, mkey_pack);
+        table.set(own.detect_memory_type, detect_memory_type);
+        GAUDI_IF_THERE(
+            own.is_sockaddr_accessible,
+            table.set(own.is_sockaddr_accessible, [](auto...) { return 0; }))
+        GAUDI_IF_THERE(own.mem_attach, table.decline(own.mem_attach))
+        GAUDI_IF_THERE(own.mem_elem_pack, table.decline(own.mem_elem_pack))
+        GAUDI_IF_THERE(own.mem_elem_release,
+                       table.decline(own.mem_elem_release))
+        return table.finish();
     }
+
+    static constinit inline uct_md_ops_t md_ops =
+        make_operations<uct_md_ops_t>();
 
     template <typename Component, size_t... I>
     static constexpr Component make(Component *self, std::index_sequence<I...>)
@@ -361,34 +347,26 @@ struct component_functions {
 #pragma GCC diagnostic pop
         own.query_md_resources = query_md_resources;
         own.md_open            = md_open;
+        own.cm_open            = unsupported<decltype(own.cm_open)>::op;
         own.rkey_unpack        = rkey_unpack;
+        own.rkey_ptr           = unsupported<decltype(own.rkey_ptr)>::op;
         own.rkey_release       = rkey_release;
         own.md_config          = make_config_entry<Domain>();
         own.cm_config.name     = "";
         own.cm_config.prefix   = "";
         own.tl_list            = {&self->tl_list, &self->tl_list};
         own.md_vfs_init        = md_vfs_init;
-        decline(own.cm_open);
-        decline(own.rkey_ptr);
-        if constexpr (requires { own.rkey_compare; }) {
-            own.rkey_compare = rkey_compare;
-        }
+        GAUDI_IF_THERE(own.rkey_compare, own.rkey_compare = rkey_compare)
+        constexpr size_t functions =
+            6 + (requires { own.rkey_compare; } ? 1 : 0);
+        static_assert(offsetof(Component, md_config) ==
+                          offsetof(Component, query_md_resources) +
+                              functions * sizeof(void *),
+                      "UCX has a slot that is not known here");
         return own;
     }
 
 private:
-    /* UCX parses the tables of a component that has a domain, and warns about
-     * variables of tables that it never parsed. */
-    static void mark_tables_used(uct_component_t &own)
-    {
-        uct_tl_t *tl;
-        mark_variables_used(own.md_config);
-        ucs_list_for_each(tl, &own.tl_list, list)
-        {
-            mark_variables_used(tl->config);
-        }
-    }
-
     static bool is_quiet(unsigned flags)
     {
         return (flags & UCT_MD_MEM_FLAG_HIDE_ERRORS) != 0;
@@ -412,10 +390,6 @@ private:
         return flags;
     }
 };
-
-template <typename Domain>
-constinit uct_md_ops_t
-    component_functions<Domain>::md_ops = make_operations<uct_md_ops_t>();
 
 /** UCX's table of a component. */
 template <typename Domain>

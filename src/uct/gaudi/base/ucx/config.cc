@@ -109,17 +109,16 @@ struct variables {
 
 ucs_config_global_list_entry_t entry = make_config_entry<variables>();
 
-/* What becomes of the parser's own complaints, which name no whole variable. */
-enum class complaints { let, drop, name };
+/* Invalid values so far, of the thread that parses. */
+thread_local unsigned *invalid = nullptr;
 
-thread_local complaints of_parser = complaints::let;
-
-ucs_log_func_rc_t tell_of_value(const char *, unsigned, const char *,
-                                ucs_log_level_t,
-                                const ucs_log_component_config_t *,
-                                const char *message, va_list arguments)
+/* The parser's own complaint names no whole variable. */
+ucs_log_func_rc_t name_invalid_value(const char *, unsigned, const char *,
+                                     ucs_log_level_t,
+                                     const ucs_log_component_config_t *,
+                                     const char *message, va_list arguments)
 {
-    if ((of_parser == complaints::let) ||
+    if ((invalid == nullptr) ||
         (std::strcmp(message, "Invalid value for %s: '%s'. Expected: %s") !=
          0)) {
         return UCS_LOG_FUNC_RC_CONTINUE;
@@ -127,15 +126,14 @@ ucs_log_func_rc_t tell_of_value(const char *, unsigned, const char *,
     const char *name     = va_arg(arguments, const char *);
     const char *value    = va_arg(arguments, const char *);
     const char *expected = va_arg(arguments, const char *);
-    if (of_parser == complaints::name) {
-        (void)guarded([&] {
-            ucs_error("%s%s%s=%s is not valid (expected: %s); the Gaudi "
-                      "transports are not available",
-                      UCS_DEFAULT_ENV_PREFIX, variables::prefix, name,
-                      util::to_printable(value).c_str(), expected);
-            return UCS_OK;
-        });
-    }
+    ++*invalid;
+    (void)guarded([&] {
+        ucs_error("%s%s%s=%s is not valid (expected: %s); the Gaudi "
+                  "transports are not available",
+                  UCS_DEFAULT_ENV_PREFIX, variables::prefix, name,
+                  util::to_printable(value).c_str(), expected);
+        return UCS_OK;
+    });
     return UCS_LOG_FUNC_RC_STOP;
 }
 
@@ -162,19 +160,15 @@ void print_all(List &tables)
  *         logged, and have their defaults. */
 static bool parse(global_config &values)
 {
-    ucs_log_push_handler(tell_of_value);
-    of_parser       = complaints::drop;
-    const bool good = (fill_config(&values, entry, false) == UCS_OK);
-    if (!good) {
-        /* Once more, for all that is wrong, and for values that are good. */
-        of_parser = complaints::name;
-        if (fill_config(&values, entry, true) != UCS_OK) {
-            ucs_fatal("gaudi: the UCX_GAUDI_* variables have no defaults");
-        }
+    unsigned count = 0;
+    invalid        = &count;
+    ucs_log_push_handler(name_invalid_value);
+    if (fill_config(&values, entry, true) != UCS_OK) {
+        ucs_fatal("gaudi: the UCX_GAUDI_* variables have no defaults");
     }
-    of_parser = complaints::let;
     ucs_log_pop_handler();
-    return good;
+    invalid = nullptr;
+    return count == 0;
 }
 
 /* What the program has set since the module was loaded counts, too: UCX reads

@@ -22,6 +22,11 @@ extern ucs_list_link_t ucs_sys_topo_providers_list __attribute__((weak));
 extern ucs_status_t ucs_topo_sys_device_set_numa_node(ucs_sys_device_t device,
                                                       int16_t node)
     __attribute__((weak));
+#if UCT_API >= UCT_VERSION(1, 23) /* not yet in its rc1 */
+ucs_status_t ucs_topo_sys_device_set_class(ucs_sys_device_t device,
+                                           ucs_topo_device_class_t kind)
+    __attribute__((weak));
+#endif
 }
 
 namespace gaudi::base {
@@ -131,12 +136,12 @@ ucs_status_t get_distance(ucs_sys_device_t first, ucs_sys_device_t second,
 template <typename Entry>
 void ask_us_first(ucs_list_link_t &entries)
 {
-    Entry *entry;
-    ucs_list_for_each(entry, &entries, list)
+    Entry *each;
+    ucs_list_for_each(each, &entries, list)
     {
-        if (std::strcmp(entry->name, by_tree) == 0) {
-            sysfs_get_distance  = entry->get_distance;
-            entry->get_distance = get_distance;
+        if (std::strcmp(each->name, by_tree) == 0) {
+            sysfs_get_distance = each->get_distance;
+            each->get_distance = get_distance;
             return;
         }
     }
@@ -177,6 +182,12 @@ ucs_sys_device_t add_system_device(const std::string &bus_id,
         (void)ucs_topo_sys_device_set_numa_node(device,
                                                 static_cast<int16_t>(*node));
     }
+#if UCT_API >= UCT_VERSION(1, 23)
+    /* UCX pairs NICs with these. */
+    if (ucs_topo_sys_device_set_class != nullptr) {
+        (void)ucs_topo_sys_device_set_class(device, UCS_TOPO_DEVICE_CLASS_ACC);
+    }
+#endif
     cards[device] = node.has_value() ? first_known + *node : nodeless;
     return device;
 }
