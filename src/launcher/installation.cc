@@ -275,7 +275,7 @@ fs::path module_for(const installation &files, const found_ucx &ucx,
                     std::string &why)
 {
     char name[NAME_MAX + 1];
-    char other[256];
+    char other[512];
     if (!gaudi_choose_module(files.modules.c_str(), ucx.release->major,
                              ucx.release->minor, ucx.handle, name, other,
                              sizeof(other))) {

@@ -152,7 +152,7 @@ static int find_module(const struct ucx *ucx, char *path, size_t size)
     const int folder = gaudi_folder_length(own);
     char modules[PATH_MAX];
     char name[NAME_MAX + 1];
-    char why[256];
+    char why[512];
 
     if (folder == 0) {
         gaudi_complain(
@@ -288,40 +288,18 @@ void gaudi_load_module(const void *caller)
     dlclose(libucs);
 }
 
-/* Whether another installation serves a UCX. */
-static int has_another_module(const struct ucx *ucx)
-{
-    void *handle = open_loaded_module(ucx);
-
-    if (handle != NULL) {
-        dlclose(handle);
-    }
-    return (handle != NULL) && (handle != module);
-}
-
 void gaudi_tell_of_another_ucx(const void *caller)
 {
     /* By what it was linked with, which finds its own UCX's. */
-    const void *function = gaudi_module_function("ucs_status_string");
-    void *served         = gaudi_open_libucs_of(function);
-    void *libucs         = gaudi_open_libucs_of(caller);
-    struct ucx first;
-    struct ucx second;
+    void *served =
+        gaudi_open_libucs_of(gaudi_module_function("ucs_status_string"));
+    void *libucs = gaudi_open_libucs_of(caller);
 
-    if ((served != NULL) && (libucs != NULL) && (served != libucs) &&
-        find_ucx(served, &first)) {
-        if (find_ucx(libucs, &second)) {
-            if (!has_another_module(&second)) {
-                gaudi_complain(
-                    "UCX %u.%u.%u (%s) gets no Gaudi transports, since UCX "
-                    "%u.%u.%u (%s) of this process has them; use one UCX, or "
-                    "first the one that is to have them",
-                    second.major, second.minor, second.patch, second.libucp,
-                    first.major, first.minor, first.patch, first.libucp);
-            }
-            dlclose(second.handle);
-        }
-        dlclose(first.handle);
+    if ((served != NULL) && (libucs != NULL) && (served != libucs)) {
+        gaudi_complain("the UCX of %s gets no Gaudi transports, since that of "
+                       "%s in this process has them; use one UCX, or first the "
+                       "one that is to have them",
+                       gaudi_file_of(libucs), gaudi_file_of(served));
     }
     if (libucs != NULL) {
         dlclose(libucs);

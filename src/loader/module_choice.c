@@ -142,6 +142,7 @@ int gaudi_choose_module(const char *modules, unsigned major, unsigned minor,
     char release[32];
     char folder[2 * PATH_MAX];
     char other[256];
+    size_t used;
 
     snprintf(release, sizeof(release), "%u.%u", major, minor);
     chosen[0] = '\0';
@@ -152,9 +153,9 @@ int gaudi_choose_module(const char *modules, unsigned major, unsigned minor,
             if (is_fit(libucp, folder, other, sizeof(other))) {
                 return 1;
             }
-            if (why[0] == '\0') {
-                snprintf(why, size, "%s", other);
-            }
+            used = strlen(why);
+            snprintf(why + used, size - used, "%s%s: %s",
+                     (used == 0) ? "" : "; ", chosen, other);
         }
     }
     return 0;

@@ -76,17 +76,17 @@ static int keep_if_named_so(struct dl_phdr_info *object, size_t size, void *arg)
     return 0;
 }
 
-/* Whether a loaded file has a function itself, and not only what it needs. */
-static int defines(const char *file, const char *function)
+/* A function as the dynamic linker finds it from a file that is loaded. */
+static void *function_in(const char *file, const char *name)
 {
-    void *handle = open_loaded(file);
-    int is_own   = 0;
+    void *handle   = open_loaded(file);
+    void *function = NULL;
 
     if (handle != NULL) {
-        is_own = (strcmp(file_at(dlsym(handle, function)), file) == 0);
+        function = dlsym(handle, name);
         dlclose(handle);
     }
-    return is_own;
+    return function;
 }
 
 /* The files of a library, whose names begin with its name, that define a
@@ -100,11 +100,30 @@ static void find_definers(const char *library, const char *function,
     found->count   = 0;
     (void)dl_iterate_phdr(keep_if_named_so, found);
     for (i = 0; i < found->count; ++i) {
-        if (defines(found->files[i], function)) {
+        /* Itself, and not only what it needs. */
+        if (strcmp(file_at(function_in(found->files[i], function)),
+                   found->files[i]) == 0) {
             memmove(found->files[kept++], found->files[i], PATH_MAX);
         }
     }
     found->count = kept;
+}
+
+void *gaudi_function_of(const void *code, const char *library, const char *name)
+{
+    const char *file     = file_at(code);
+    void *function       = (*file == '\0') ? NULL : function_in(file, name);
+    struct definers *all = NULL;
+
+    if ((function == NULL) && ((code == NULL) || (*file != '\0')) &&
+        ((all = malloc(sizeof(*all))) != NULL)) {
+        find_definers(library, name, all);
+        function = (all->count == 0)
+                       ? NULL
+                       : function_in(all->files[all->count - 1], name);
+    }
+    free(all);
+    return function;
 }
 
 /* --- one UCX --------------------------------------------------------------*/

@@ -26,6 +26,12 @@ const char *gaudi_file_of(void *handle);
 /* The length of a file's folder with its last slash; 0 without a folder. */
 int gaudi_folder_length(const char *file);
 
+/* A function of a library of UCX, whose files' names begin so ("libucp"), as
+ * some code finds it; else, as for the dynamic linker's, that of the file which
+ * was loaded last. NULL: it is not found, or the code is the program's. */
+void *gaudi_function_of(const void *code, const char *library,
+                        const char *name);
+
 /* The libucs that some code goes by; NULL: it has none, or is the program. */
 void *gaudi_open_libucs_of(const void *code);
 
@@ -59,9 +65,9 @@ extern const char gaudi_module_name[];
  * have been preloaded, past which RTLD_DEEPBIND looks. */
 int gaudi_next_module(const char *modules, char name[NAME_MAX + 1]);
 
-/* The folder, among those of modules, of the one that was built for the UCX of a
- * libucp: the one place where that is asked. Returns 0 when none fits, with what
- * is different from the first one of the release; "" when that has none. */
+/* The folder, among those of modules, of the one that was built for the UCX of
+ * a libucp: the one place where that is asked. Returns 0 when none fits, with
+ * what is different from those of the release; "" when it has none. */
 int gaudi_choose_module(const char *modules, unsigned major, unsigned minor,
                         void *libucp, char chosen[NAME_MAX + 1], char *why,
                         size_t size);

@@ -19,41 +19,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <stdio.h>
 #include <string.h>
-
-/* The file that was loaded last of those whose names begin as the name of a
- * library of UCX does, up to its first dot: packagers put a hash there. */
-struct file {
-    const char *library;
-    char path[PATH_MAX];
-};
-
-static int keep_if_named_so(struct dl_phdr_info *object, size_t size, void *arg)
-{
-    struct file *found = arg;
-    const char *slash  = strrchr(object->dlpi_name, '/');
-    const char *name   = (slash == NULL) ? object->dlpi_name : slash + 1;
-
-    (void)size;
-    if (!strncmp(name, found->library, strcspn(found->library, "."))) {
-        snprintf(found->path, sizeof(found->path), "%s", object->dlpi_name);
-    }
-    return 0;
-}
-
-/* A function as the dynamic linker finds it from a file that is loaded. */
-static void *function_in(const char *file, const char *name)
-{
-    void *handle   = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
-    void *function = NULL;
-
-    if (handle != NULL) {
-        function = dlsym(handle, name);
-        dlclose(handle);
-    }
-    return function;
-}
 
 static int is_of_ucx(const void *function)
 {
@@ -63,37 +29,13 @@ static int is_of_ucx(const void *function)
            (strstr(info.dli_fname, "/libuc") != NULL);
 }
 
-/* The one of the caller's own UCX: the process may have several, or one of
- * other names. A constructor that ends with the call returns to the dynamic
- * linker, and is of the UCX that is just being loaded. NULL: the caller is the
- * program, or not known. */
-static void *function_of(const void *caller, const char *library,
-                         const char *name)
-{
-    struct link_map *map = NULL;
-    struct file last     = {library, ""};
-    Dl_info info;
-    void *function;
-
-    if ((dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) == 0) ||
-        (map == NULL) || (map->l_name[0] == '\0')) {
-        return NULL;
-    }
-    function = function_in(map->l_name, name);
-    if (function == NULL) {
-        (void)dl_iterate_phdr(keep_if_named_so, &last);
-        function = (last.path[0] == '\0') ? NULL : function_in(last.path, name);
-    }
-    return function;
-}
-
 /* The wrapped function itself: the next one in the order of look-up, which may
  * be somebody else's wrapper, but not of another UCX than the caller's. NULL
  * after a line that tells. */
 static void *next_function(const void *caller, const void *wrapper,
                            const char *library, const char *name)
 {
-    void *own      = function_of(caller, library, name);
+    void *own      = gaudi_function_of(caller, library, name);
     void *function = dlsym(RTLD_NEXT, name);
 
     if ((own != NULL) && (own != wrapper) &&
@@ -101,7 +43,7 @@ static void *next_function(const void *caller, const void *wrapper,
         function = own;
     }
     if (function == NULL) {
-        function = function_in(library, name);
+        function = gaudi_function_of(NULL, library, name);
     }
     if (function == NULL) {
         gaudi_say("%s is not to be found in %s (put one whole UCX into "
@@ -151,7 +93,7 @@ static unsigned long long count_loads(void)
 GAUDI_EXPORT void ucm_set_global_opts(const void *options)
 {
     const __typeof__(&ucm_set_global_opts) next =
-        NEXT("libucm.so.0", ucm_set_global_opts);
+        NEXT("libucm", ucm_set_global_opts);
 
     wrapped_at = count_loads();
     gaudi_rewrite_tls_setting();
@@ -196,8 +138,7 @@ GAUDI_EXPORT status_t ucp_config_read(const char *env_prefix,
     gaudi_load_module(__builtin_return_address(0));
     /* The program may have set it since UCX was loaded. */
     gaudi_rewrite_tls_setting();
-    return CALL_NEXT("libucp.so.0", ucp_config_read, env_prefix, filename,
-                     config_p);
+    return CALL_NEXT("libucp", ucp_config_read, env_prefix, filename, config_p);
 }
 
 GAUDI_EXPORT status_t uct_query_components(void **components_p,
@@ -206,7 +147,7 @@ GAUDI_EXPORT status_t uct_query_components(void **components_p,
     status_t status;
 
     gaudi_load_module(__builtin_return_address(0));
-    status = CALL_NEXT("libuct.so.0", uct_query_components, components_p,
+    status = CALL_NEXT("libuct", uct_query_components, components_p,
                        num_components_p);
     gaudi_tell_of_another_ucx(__builtin_return_address(0));
     return status;

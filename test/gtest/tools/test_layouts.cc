@@ -119,7 +119,8 @@ TEST_F(layouts, of_another_build_are_refused_in_one_line)
         SCOPED_TRACE(object);
         const process_result result = list_with_grown(object);
         EXPECT_TRUE(exited_with(
-            0, result, {"no module fits UCX " GAUDI_UCX_VERSION, "Transport: tcp"},
+            0, result,
+            {"no module fits UCX " GAUDI_UCX_VERSION, "Transport: tcp"},
             {"gaudi_cpy"}));
         /* Not what the dynamic linker says of programs that copy an object. */
         EXPECT_TRUE(has_lines(1, std::string(object) + ": ", result));
@@ -138,11 +139,10 @@ TEST_F(layouts, of_other_tables_are_refused_in_one_line)
                             GAUDI_TOOLS_DIR "/libother_slots.so", copy})));
     const process_result result =
         emulated({"ucx_info", "-d"}, {{"LD_LIBRARY_PATH", files.path("")}});
-    EXPECT_TRUE(exited_with(
-        0, result,
-        {"no module fits UCX " GAUDI_UCX_VERSION, "_pack is new",
-         "Transport: tcp"},
-        {"gaudi_cpy"}));
+    EXPECT_TRUE(exited_with(0, result,
+                            {"no module fits UCX " GAUDI_UCX_VERSION,
+                             "_pack is new", "Transport: tcp"},
+                            {"gaudi_cpy"}));
     EXPECT_TRUE(has_lines(1, "ucx-gaudi: ", result));
 }
 
@@ -173,9 +173,8 @@ TEST_F(layouts, that_only_assertions_change_are_refused)
     const std::string layout =
         copy.path("ucx-gaudi/" GAUDI_UCX_RELEASE "/layout");
     std::ofstream(layout, std::ios::app) << "async 64 3\n";
-    const process_result result =
-        run({copy.launcher(), "run", "--emulate", "--", "ucx_info", "-d"},
-            with());
+    const process_result result = run(
+        {copy.launcher(), "run", "--emulate", "--", "ucx_info", "-d"}, with());
     EXPECT_TRUE(exited_with(0, result, {"Transport: tcp"}, {"gaudi_cpy"}));
     EXPECT_TRUE(has_lines(1, "ENABLE_ASSERT", result));
 }

@@ -20,10 +20,6 @@ constexpr char plugin[]    = GAUDI_TOOLS_DIR "/liblate_ucx_plugin.so";
 constexpr char displaced[] = GAUDI_TOOLS_DIR "/displaced";
 constexpr char slot_name[] = "libuct_rdmacm.so.0";
 
-/* What the loader says at debug level of the module that it displaces. */
-constexpr char loaded[]     = "which a slot displaces";
-constexpr char not_loaded[] = "no libuct_rdmacm.so.0 was loaded, which";
-
 class slot : public tools {
 protected:
     [[nodiscard]] process_result
@@ -189,11 +185,9 @@ TEST_F(slot, and_preload_together_load_the_module_once)
 
     /* Early enough for a program that has UCX from its start, too. */
     const process_result listed =
-        emulated(under_launcher({"ucx_info", "-d"}, {"--slot"}),
-                 {{"UCX_LOG_LEVEL", "debug"}});
+        emulated(under_launcher({"ucx_info", "-d"}, {"--slot"}));
     EXPECT_TRUE(exited_with(0, listed));
     EXPECT_TRUE(has_lines(1, "System device: gaudi", listed));
-    EXPECT_TRUE(has_lines(1, loaded, listed));
     EXPECT_TRUE(has_lines(
         1, "gaudi - ",
         emulated(under_launcher({"ucx_perftest", "-h"}, {"--slot"}))));
@@ -263,11 +257,9 @@ TEST_F(lone_slot, goes_on_without_the_displaced_module)
     for (const char *directory :
          {"empty", "ucx", "no-such-directory", "text"}) {
         SCOPED_TRACE(directory);
-        const process_result result =
-            in_it({late_ucx, "uct"}, {{"UCX_MODULE_DIR", files.path(directory)},
-                                      {"UCX_LOG_LEVEL", "debug"}});
+        const process_result result = in_it(
+            {late_ucx, "uct"}, {{"UCX_MODULE_DIR", files.path(directory)}});
         EXPECT_TRUE(exited_with(0, result));
-        EXPECT_THAT(result.output, HasSubstr(loaded));
         EXPECT_THAT(components(result), Contains(copies));
     }
 }

@@ -156,9 +156,9 @@ TEST_F(wheel, that_is_the_second_ucx_is_told_once_that_it_gets_none)
     EXPECT_TRUE(exited_with(0, result, {}, {"gaudi_copy"}));
     const auto lines = lines_with(result.output, "ucx-gaudi: ");
     ASSERT_EQ(1u, lines.size()) << result.output;
-    EXPECT_THAT(lines[0], HasSubstr(made.library("ucp").string() +
-                                    ") gets no Gaudi transports"));
-    EXPECT_THAT(lines[0], HasSubstr("/libucp.so.0) of this process has them"));
+    EXPECT_THAT(lines[0], HasSubstr(made.library("ucs").string() +
+                                    " gets no Gaudi transports"));
+    EXPECT_THAT(lines[0], HasSubstr("/libucs.so.0 in this process has them"));
 }
 
 /* The module's functions are then looked up in the other one first, unless its
