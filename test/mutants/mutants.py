@@ -16,6 +16,10 @@ MUTANTS = [
            "    ucs_list_add_tail(&fenced_",
            "    if (op.after <= op.sequence) {\n        return true;\n    }\n"
            "    ucs_list_add_tail(&fenced_"),
+    Mutant("fence between transports", "others start while a put is under way",
+           BASE + "transfer/engine.cc",
+           "    fence();\n    while (!is_past_fence()) {",
+           "    fence();\n    while (false) {"),
     Mutant("direction", "zero copies go from target to source",
            BASE + "transfer/rma.h",
            "engine_of(ep).start(domain_of(ep), is_put ? remote : local,\n"

@@ -22,7 +22,7 @@ extern ucs_list_link_t ucs_sys_topo_providers_list __attribute__((weak));
 extern ucs_status_t ucs_topo_sys_device_set_numa_node(ucs_sys_device_t device,
                                                       int16_t node)
     __attribute__((weak));
-#if UCT_API >= UCT_VERSION(1, 23) /* not yet in its rc1 */
+#if UCT_API >= UCT_VERSION(1, 23) /* commits before it may lack it */
 ucs_status_t ucs_topo_sys_device_set_class(ucs_sys_device_t device,
                                            ucs_topo_device_class_t kind)
     __attribute__((weak));
