@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The oldest release that modules can be built for. */
-enum { OLDEST_MAJOR = 1, OLDEST_MINOR = 13 };
-
 /* Which UCX this process has. */
 struct ucx {
     unsigned major;
@@ -46,63 +43,38 @@ const char *gaudi_own_file(void)
 
 /* --- the UCX of the process -----------------------------------------------*/
 
-static int ask(void *libucp, struct ucx *found)
+/*
+ * Ask the libucp of this process for its version, or the one beside libucs in a
+ * program that has none. Another one is never opened beside the first: their
+ * lists of variables would get mixed up. Returns 0 after a line that tells why.
+ */
+static int find_ucx(void *libucs, struct ucx *found)
 {
-    typedef void (*function_t)(unsigned *, unsigned *, unsigned *);
+    typedef void (*version_t)(unsigned *, unsigned *, unsigned *);
 
-    const function_t get_version = (function_t)dlsym(libucp, "ucp_get_version");
+    const char *file      = gaudi_file_of(libucs);
+    version_t get_version = NULL;
 
-    snprintf(found->libucp, sizeof(found->libucp), "%s", gaudi_file_of(libucp));
+    found->handle = gaudi_open_libucp(libucs);
+    if (found->handle != NULL) {
+        get_version = (version_t)dlsym(found->handle, "ucp_get_version");
+    }
     if (get_version == NULL) {
-        gaudi_complain(
-            "%s has no ucp_get_version, so the version of UCX is not "
-            "known and no module is loaded; install UCX again",
-            found->libucp);
+        gaudi_complain("the version of UCX is not known, so no module is "
+                       "loaded: %s (take %s and libucp from one package)",
+                       dlerror(), file);
+        if (found->handle != NULL) {
+            dlclose(found->handle);
+        }
         return 0;
     }
+    snprintf(found->libucp, sizeof(found->libucp), "%s",
+             gaudi_file_of(found->handle));
     get_version(&found->major, &found->minor, &found->patch);
     return 1;
 }
 
-/*
- * Ask the libucp of this process for its version, or the one beside libucs in a
- * program that has none: only libucp has a function that tells. Another one is
- * never opened beside the first: their lists of variables would get mixed up,
- * and the process ends when one of them goes. Returns 0 after a line that tells
- * why.
- */
-static int find_ucx(void *libucs, struct ucx *found)
-{
-    char error[512];
-
-    found->handle = gaudi_open_libucp(libucs);
-    if (found->handle == NULL) {
-        /* The next call of the dynamic linker frees the text. */
-        snprintf(error, sizeof(error), "%s", dlerror());
-        gaudi_complain(
-            "the version of UCX is not known, since %s has no usable libucp "
-            "beside it: %s; no module is loaded (take both from one package)",
-            gaudi_file_of(libucs), error);
-        return 0;
-    }
-    if (!ask(found->handle, found)) {
-        dlclose(found->handle);
-        return 0;
-    }
-    return 1;
-}
-
 /* --- its module -----------------------------------------------------------*/
-
-/* A folder is named for a release, as in "1.13". */
-static int is_release(const char *name)
-{
-    unsigned major;
-    unsigned minor;
-    char end;
-
-    return sscanf(name, "%u.%u%c", &major, &minor, &end) == 2;
-}
 
 /* The releases that have a module in a folder: "1.13, 1.18", or "none". */
 static void list_modules(const char *folder, char *list, size_t size)
@@ -112,7 +84,7 @@ static void list_modules(const char *folder, char *list, size_t size)
 
     snprintf(list, size, "none");
     while ((used < size) && gaudi_next_module(folder, name)) {
-        if (is_release(name)) {
+        if ((name[0] >= '0') && (name[0] <= '9')) { /* not plugins */
             used += (size_t)snprintf(list + used, size - used, "%s%s",
                                      (used == 0) ? "" : ", ", name);
         }
@@ -125,16 +97,6 @@ static void say_that_none_fits(const struct ucx *ucx, const char *folder,
     char installed[256];
 
     list_modules(folder, installed, sizeof(installed));
-    if ((ucx->major < OLDEST_MAJOR) ||
-        ((ucx->major == OLDEST_MAJOR) && (ucx->minor < OLDEST_MINOR))) {
-        gaudi_complain(
-            "UCX %u.%u.%u (%s) is too old for the Gaudi transports, "
-            "which need %u.%u or newer (modules in %s: %s); use a newer "
-            "UCX",
-            ucx->major, ucx->minor, ucx->patch, ucx->libucp, OLDEST_MAJOR,
-            OLDEST_MINOR, folder, installed);
-        return;
-    }
     gaudi_complain(
         "no module fits UCX %u.%u.%u (%s)%s%s; installed in %s: %s; build "
         "ucx-gaudi with the source of UCX %u.%u%s (-DUCX_SOURCE_DIRS), or use "

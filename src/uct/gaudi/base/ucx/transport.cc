@@ -12,7 +12,9 @@ void set_attributes(uct_iface_h iface, const transport_properties &own,
     uct_base_iface_query(ucs_derived_of(iface, uct_base_iface_t), &attr);
     attr.device_addr_len = own.device_address_bytes;
     attr.iface_addr_len  = own.address_bytes;
-    attr.cap.flags       = UCT_IFACE_FLAG_CONNECT_TO_IFACE |
+    /* Never PUT_AM_ORDER, which is coming: messages overtake a card's copies.
+     */
+    attr.cap.flags = UCT_IFACE_FLAG_CONNECT_TO_IFACE |
                      UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
                      UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT |
                      UCT_IFACE_FLAG_GET_BCOPY | UCT_IFACE_FLAG_GET_ZCOPY |

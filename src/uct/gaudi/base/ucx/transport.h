@@ -227,14 +227,14 @@ struct transport_functions {
      */
     static ucs_status_t iface_fence(uct_iface_h iface, unsigned) noexcept
     {
+        constexpr double longest = 60; /* seconds without any progress */
         auto &self               = interface_of(iface);
-        const ucs_time_t timeout = ucs_time_from_sec(60.0);
-        ucs_time_t last          = ucs_get_time();
+        ucs_time_t last          = 0;
         UCT_TL_IFACE_STAT_FENCE(ucs_derived_of(iface, uct_base_iface_t));
         while (!self.pending.empty() && !self.super.is_in_progress()) {
-            if (iface_progress(iface) > 0) {
+            if ((iface_progress(iface) > 0) || (last == 0)) {
                 last = ucs_get_time();
-            } else if (ucs_get_time() - last > timeout) {
+            } else if (ucs_time_to_sec(ucs_get_time() - last) > longest) {
                 ucs_error("%s: a fence waits for requests that cannot start "
                           "(see that the peer makes progress)",
                           Transport::name);
