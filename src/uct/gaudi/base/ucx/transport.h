@@ -3,11 +3,11 @@
  * What a transport is to UCX, and how UCX gets to know of it and its component.
  *
  * A transport is a struct of static functions, derived from transport_base.
- * Those whose parameters are the same in all UCX releases go to UCX's tables as
- * they are, named as there; the others are asked through functions that know
- * nothing of what differs:
+ * Those whose parameters are the same in all releases go to UCX's tables as
+ * they are, named as there; active messages may be left out. Beside them it
+ * has:
  *
- *   static constexpr char name[];      of the transport
+ *   static constexpr char name[];
  *   static constexpr char title[], prefix[];  of its variables
  *   struct config;                     begins with uct_iface_config_t
  *   static ucs_config_field_t config_table[];
@@ -17,31 +17,19 @@
  *                                      const transport_question &);
  *   static bool is_reachable(uct_iface_h, const uct_device_addr_t *,
  *                            const uct_iface_addr_t *);
- *
- *   static constexpr char unreachable[];       why others are not reachable
+ *   static constexpr char unreachable[];  why others are not reachable
  *   static bool is_connected(uct_ep_h, const uct_iface_addr_t *);
- *
  *   static ucs_status_t check_peer(uct_ep_h);  lets an endpoint fail whose peer
- *                                              is gone; if it can
- *
+ *                                      is gone; if it can
  *   static ucs_status_t zcopy(uct_ep_h, bool is_put, void *, size_t length,
  *                             uint64_t remote_addr, uct_rkey_t,
  *                             uct_completion_t *);  put or get, of one piece
+ *   using interface, endpoint;         begin with `super`, a ucx_interface or
+ *                                      ucx_endpoint; open() of both has to
+ *                                      succeed, or they are destroyed again
  *
- * Active messages may be left out, too.
- *
- * Interfaces and endpoints are structs that begin with a ucx_interface or
- * ucx_endpoint, `super`:
- *
- *   using interface = ..., endpoint = ...;
- *
- * They are made by their default constructors; then this has to succeed, or
- * they are destroyed again:
- *
- *   ucs_status_t interface::open(const uct_iface_params_t &, const config &);
- *   ucs_status_t endpoint::open(const uct_ep_params_t &);
- *
- * An interface has the transfer engine that it moves bytes with: `engine`.
+ * An interface has the transfer engine that it moves bytes with, `engine`, and
+ * what waits for room, `pending`.
  */
 #pragma once
 
