@@ -100,7 +100,7 @@ TEST(bad_input, cards_that_are_all_busy_are_said_to_be)
     EXPECT_THAT(open_cards_in_child(
                     {{"HLTHUNK_EMU_DEVICES", "1"}, {"UCX_LOG_LEVEL", "diag"}}),
                 ended(without_card,
-                      HasSubstr("none of 1 cards can be used, 1 are in use")));
+                      HasSubstr("1 of 1 cards are in use by other processes")));
     other.write_line("done");
     EXPECT_EQ(0, other.wait().exit_code);
     EXPECT_EQ(0, open_cards_in_child({{"HLTHUNK_EMU_DEVICES", "1"}}).exit_code);
@@ -249,12 +249,12 @@ TEST(bad_input, a_named_card_that_is_busy_is_an_error)
     /* SynapseAI has gaudi1 there, and would not take gaudi0 if it were free. */
     const std::string why =
         runs_beside_framework()
-            ? "gaudi0 cannot be used: SynapseAI cannot be used: it has another "
-              "card"
-            : "taken: gaudi0 by pid " + std::to_string(getpid());
+            ? "cannot be used: SynapseAI cannot be used: it has another card"
+            : "is in use by another process (`ucx-gaudi info` shows it)";
     EXPECT_THAT(
         result.error,
-        HasSubstr("UCX_GAUDI_DEVICES=1,0: 1 of 2 cards are free; " + why));
+        HasSubstr("UCX_GAUDI_DEVICES=1,0: 1 of 2 cards are free: gaudi0 (" +
+                  bus_id(0) + ") " + why));
 }
 
 TEST(bad_input, a_card_that_does_not_exist_is_an_error)

@@ -6,6 +6,7 @@
 #include "common/process_state.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -228,14 +229,13 @@ TEST(program_cards, are_free_for_others_when_the_program_has_closed_them)
     second.write_line("again");
     ASSERT_EQ("open", second.read_line());
     first.write_line("open");
-    EXPECT_THAT(
-        first.wait(),
-        ended(0, AllOf(HasSubstr("the cards are in use: 1 allocations"),
-                       HasSubstr("the only card is taken: gaudi0 by "))));
+    EXPECT_THAT(first.wait(),
+                ended(0, AllOf(HasSubstr("the cards are in use: 1 allocations"),
+                               HasSubstr("1 of 1 cards are in use"))));
     second.write_line("end");
     EXPECT_THAT(second.wait(),
-                ended(0, HasSubstr("card gaudi0 was not opened; taken: gaudi0 "
-                                   "by ")));
+                ended(0, HasSubstr("card gaudi0 was not opened: gaudi0 (" +
+                                   bus_id(0) + ") is in use")));
 }
 
 TEST_IN_CHILD_SAYING(
@@ -437,6 +437,54 @@ TEST_IN_CHILD(program_cards, in_reset_hold_up_nobody_who_asks_what_memory_is,
     meet(nullptr);
     opening.join();
     /* with the allocations */
+}
+
+/* With a card open in the process, and with none. */
+class card_in_reset : public ::testing::TestWithParam<const char *> {};
+
+INSTANTIATE_TEST_SUITE_P(beside, card_in_reset,
+                         ::testing::Values("gaudi0", "none"),
+                         [](const auto &each) {
+                             return std::string(each.param);
+                         });
+
+TEST_P(card_in_reset, does_not_delay_hlthunk_open_and_hlthunk_close)
+{
+    GAUDI_NEEDS(cards_of_ucx);
+    expect_quiet_success("uses_its_own_card_during_a_reset",
+                         logging({{"HLTHUNK_EMU_DEVICES", "3"},
+                                  {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
+                                  {"UCX_GAUDI_RESET_TIMEOUT", "60s"},
+                                  {"OPEN_CARD", GetParam()}}));
+}
+
+GAUDI_CHILD(uses_its_own_card_during_a_reset)
+{
+    using std::chrono::steady_clock;
+    load_module();
+    if (std::string(std::getenv("OPEN_CARD")) != "none") {
+        (void)allocate("gaudi0");
+    }
+    std::atomic<pid_t> opener{0};
+    std::thread opening([&] {
+        opener = gettid();
+        (void)allocate("gaudi1");
+    });
+    GAUDI_CHILD_REQUIRE(
+        eventually([&] { return (opener != 0) && is_asleep(opener); }));
+    /* The opener wakes up every 20 ms. */
+    for (unsigned round = 0; round < 100; ++round) {
+        const auto start = steady_clock::now();
+        const int fd     = emulator::instance().hlthunk_open_by_module_id(2);
+        GAUDI_CHILD_REQUIRE(fd >= 0);
+        EXPECT_THAT(cards(), HasSubstr("gaudi2 open")) << "adopted";
+        EXPECT_EQ(0, hl().hlthunk_close(fd));
+        GAUDI_CHILD_REQUIRE(steady_clock::now() - start <
+                            std::chrono::seconds(5));
+    }
+    meet(nullptr);
+    opening.join();
+    return 0;
 }
 
 TEST_IN_CHILD_SAYING(program_cards,

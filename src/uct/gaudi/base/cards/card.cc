@@ -38,36 +38,30 @@ bool card::is_called(const char *name) const
 }
 
 card::card(const shim::visible_card &self, std::unique_ptr<shim::card> device,
-           const shim::node_identity &node, bool adopted)
+           const shim::node_identity &node, bool adopted, open_cards &home)
     : info_(self.info), name_(self.name()),
       address_(to_pci_address(device->bus_id())), device_(std::move(device)),
-      node_(node), adopted_(adopted),
+      node_(node), adopted_(adopted), home_(home),
       sys_device_(add_system_device(device_->bus_id(), name_, info_.numa_node))
 {
     device_->set_numa_node(info_.numa_node);
 }
 
-/* Memory of one card may be mapped on another: first all of that. */
-void open_cards::close()
+void open_cards::publish(std::shared_ptr<card> added)
 {
-    newest_ = nullptr;
-    for (const auto &each : cards_) {
-        each->part_.reset();
-    }
-    cards_.clear();
-    lists_.clear();
-}
-
-void open_cards::publish(std::unique_ptr<card> added)
-{
-    card_list list(all().begin(), all().end());
-    added->home_  = this;
+    std::vector<card *> list(all().begin(), all().end());
     added->place_ = list.size();
     list.push_back(added.get());
-    cards_.reserve(list.size());
+    owned_.push_back(std::move(added));
     lists_.push_front(std::move(list));
-    cards_.push_back(std::move(added));
     newest_.store(&lists_.front(), std::memory_order_release);
+}
+
+open_cards::owned_cards open_cards::take()
+{
+    newest_ = nullptr;
+    lists_.clear();
+    return std::exchange(owned_, {});
 }
 
 void find_local_cpus(const card *of, ucs_cpu_set_t &cpus)

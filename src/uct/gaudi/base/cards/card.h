@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The cards that this process has open, and who holds them.
+ * The cards that this process has open, and their users.
  *
  *   held_cards --> open_cards --> card --> card_part (its pool of memory)
  *
- * Whoever keeps a pointer to a card, or what belongs to one, has a held_cards
- * for as long: a memory domain, a cache of registrations, an engine, memory, an
- * import. The last one to go closes all cards, on its thread, and must have no
- * lock that is taken under the card table's.
+ * Each object that keeps a pointer to a card, or to what belongs to one, has a
+ * held_cards as well. The last one to go closes all cards, on its thread, which
+ * must have no lock of ours.
  */
 #pragma once
 
@@ -17,7 +16,6 @@
 #include "uct/gaudi/base/cards/ports.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 
-#include <algorithm>
 #include <atomic>
 #include <forward_list>
 #include <memory>
@@ -38,16 +36,19 @@ enum class pci_address : uint32_t { unknown = 0 };
 /** @return unknown for what is none, or has a longer domain. */
 [[nodiscard]] pci_address to_pci_address(const std::string &bus_id);
 
-/** What the rooms above keep for a card; goes before all cards do. */
+/** Per-card data of the memory layer; destroyed before any card is closed. */
 class card_part {
 public:
     virtual ~card_part() = default;
 };
 
-/** All cards that the process has open, none or more; the card table's. Read
- *  without a lock: each list that was published stays until they are closed. */
+/** All cards that the process has open, none or more; part of the card table.
+ *  Read without a lock: each list that was published stays until they are
+ *  closed. */
 class open_cards {
 public:
+    using owned_cards = std::vector<std::shared_ptr<card>>;
+
     explicit open_cards(card_table &of) : table_(of) {}
 
     /** While they are held. */
@@ -58,7 +59,7 @@ public:
                                    : std::span<card *const>();
     }
 
-    /** Hold them if somebody does. Takes no lock. */
+    /** Hold them if somebody does. */
     [[nodiscard]] bool join()
     {
         unsigned holds = holds_.load(std::memory_order_relaxed);
@@ -75,27 +76,24 @@ public:
     void let_go()
     {
         if (holds_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-            end();
+            close();
         }
     }
 
     /* Under the card table's lock: */
-
-    /** One more card; */
-    void publish(std::unique_ptr<card> added);
-    /** and all of them closed. */
-    void close();
+    void publish(std::shared_ptr<card> added);
+    [[nodiscard]] const owned_cards &owned() const { return owned_; }
+    /** Empty the list: nobody holds them. */
+    [[nodiscard]] owned_cards take();
 
 private:
-    using card_list = std::vector<card *>;
-
-    void end();
+    void close();
 
     card_table &table_;
     std::atomic<unsigned> holds_{0};
-    std::vector<std::unique_ptr<card>> cards_;
-    std::forward_list<card_list> lists_;
-    std::atomic<const card_list *> newest_{nullptr};
+    owned_cards owned_;
+    std::forward_list<std::vector<card *>> lists_;
+    std::atomic<const std::vector<card *> *> newest_{nullptr};
 };
 
 /** A hold on the open cards of this process: none is closed while it lasts.
@@ -153,29 +151,26 @@ public:
     [[nodiscard]] card *find_named(const char *name) const;
 
 private:
-    friend class card_table;
-
     open_cards *cards_ = nullptr;
 };
 
-/** A card that is open. Immutable, but for what the driver finds out and what
- *  the card table notes. */
+/** A card that is open. Immutable, but for its end and the card table's
+ *  flags. */
 class card {
 public:
     /**
      * @param self     What is known of the card, and its name.
-     * @param node     What the application knows it by, if it has it.
+     * @param node     The file of its descriptor.
      * @param adopted  The application has opened it, and closes it.
+     * @param home     The cards that it will be one of.
      */
     card(const shim::visible_card &self, std::unique_ptr<shim::card> device,
-         const shim::node_identity &node, bool adopted);
+         const shim::node_identity &node, bool adopted, open_cards &home);
 
     [[nodiscard]] const std::string &name() const { return name_; }
     [[nodiscard]] const shim::card_info &info() const { return info_; }
     [[nodiscard]] pci_address address() const { return address_; }
     [[nodiscard]] shim::card &device() const { return *device_; }
-    /** See @ref ports_of, in routes.h. */
-    [[nodiscard]] card_ports &ports() const { return ports_; }
     [[nodiscard]] ucs_sys_device_t sys_device() const { return sys_device_; }
     [[nodiscard]] const shim::node_identity &node() const { return node_; }
     [[nodiscard]] bool is_adopted() const { return adopted_; }
@@ -189,8 +184,8 @@ public:
     /** Hold all cards. The caller does so already. */
     [[nodiscard]] held_cards hold() const
     {
-        home_->hold();
-        return held_cards(home_);
+        home_.hold();
+        return held_cards(&home_);
     }
 
     /** Whether it has a name ("gaudi1"), an index ("1") or a bus id. */
@@ -213,6 +208,7 @@ public:
 private:
     friend class card_table;
     friend class open_cards;
+    friend shim::port_device *ports_of(const card &of, std::string &why_p);
 
     const shim::card_info info_;
     const std::string name_;
@@ -221,14 +217,14 @@ private:
     mutable card_ports ports_; /* goes before it */
     const shim::node_identity node_;
     const bool adopted_;
+    open_cards &home_;
+    const ucs_sys_device_t sys_device_;
     mutable std::atomic<bool> failed_since_loss_{false};
-    ucs_sys_device_t sys_device_ = UCS_SYS_DEVICE_ID_UNKNOWN;
-    open_cards *home_            = nullptr;
-    size_t place_                = 0;
+    size_t place_ = 0;
     std::unique_ptr<card_part> part_;
 
-    /* The card table's, under its lock. */
-    bool closed_ = false; /* by the application that had opened it */
+    /* Under the card table's lock: */
+    bool closed_ = false; /* by the application */
     int lent_    = -1;    /* the application's duplicate of our descriptor */
 };
 

@@ -7,6 +7,26 @@
 
 namespace gaudi::base {
 
+card_table::turn::turn(card_table &of, bool &flag, patience waiting) : of_(of)
+{
+    std::unique_lock<std::mutex> guard(of.lock_);
+    if (waiting == patience::any) {
+        of.changed_.wait(guard, [&] { return !flag; });
+    }
+    if (!std::exchange(flag, true)) {
+        flag_ = &flag;
+    }
+}
+
+card_table::turn::~turn()
+{
+    if (flag_ != nullptr) {
+        const std::lock_guard<std::mutex> guard(of_.lock_);
+        *flag_ = false;
+        of_.changed_.notify_all();
+    }
+}
+
 bool card_table::any_card()
 {
     const shim::driver *loaded = driver();
@@ -22,27 +42,23 @@ ucs_status_t card_table::open(held_cards &cards_p, const char *chosen)
     held_cards cards;
     bool had_some;
     ucs_status_t status = UCS_OK;
-    card_events::news news;
     {
-        const std::lock_guard<std::mutex> one_opening(opening_lock_);
-        std::unique_lock<std::mutex> guard(lock_);
-        (void)settle(guard, patience::any, cards);
-        if (!cards) {
-            in_use_.emplace();
-            opened_.hold();
-            cards = held_cards(&opened_);
+        const turn mine(*this, opening_);
+        {
+            std::unique_lock<std::mutex> guard(lock_);
+            cards = settle(guard);
+            if (!cards) {
+                in_use_.emplace();
+                opened_.hold();
+                cards = held_cards(&opened_);
+            }
         }
         had_some = !cards.empty();
         if (!had_some ||
             ((chosen != nullptr) && (cards.find_named(chosen) == nullptr))) {
-            status = open_wished(chosen, cards, guard);
+            status = open_wanted(chosen, cards);
         }
-        if (status == UCS_OK) {
-            reset_wait_.over();
-        }
-        news = card_events::take_news();
     }
-    card_events::tell(news);
     if (had_some) {
         note_application_cards();
     }
@@ -50,25 +66,28 @@ ucs_status_t card_table::open(held_cards &cards_p, const char *chosen)
     return status;
 }
 
-/* Find the cards of this process, and not between the end of the last hold and
- * their closing.
- * @return false when they are there, and waiting is not. */
-bool card_table::settle(std::unique_lock<std::mutex> &guard, patience waiting,
-                        held_cards &cards_p)
+/* Hold the cards of this process, if there are any. Waits for their closing,
+ * when the last user has just let go of them. */
+held_cards card_table::settle(std::unique_lock<std::mutex> &guard)
 {
-    for (;;) {
-        cards_p = cards();
-        if (cards_p || !in_use_) {
-            return true;
-        }
-        if (waiting == patience::none) {
-            return false;
-        }
-        closed_.wait(guard);
-    }
+    held_cards held;
+    changed_.wait(guard, [&] {
+        held = cards();
+        return held || !in_use_;
+    });
+    return held;
 }
 
-void open_cards::end()
+card_table::card_list card_table::list_all() const
+{
+    card_list all = opened_.owned();
+    for (const auto &[_, each] : pending_) {
+        all.push_back(each);
+    }
+    return all;
+}
+
+void open_cards::close()
 {
     table_.close();
 }
@@ -79,27 +98,45 @@ void card_table::close()
     if (util::is_cut_off()) {
         return;
     }
-    const std::lock_guard<std::mutex> guard(lock_);
-    for (const card *each : opened_.all()) {
-        if (each->is_adopted()) {
-            forget_node(each->node());
-        }
+    card_list closing;
+    {
+        const std::lock_guard<std::mutex> guard(lock_);
+        closing = opened_.take();
     }
-    opened_.close();
+    /* Memory of one card may be mapped on another: first all of that. */
+    for (const auto &each : closing) {
+        each->part_.reset();
+    }
+    closing.clear();
+    const std::lock_guard<std::mutex> guard(lock_);
     in_use_.reset();
-    closed_.notify_all();
+    changed_.notify_all();
 }
 
-void card_table::publish(card_list fresh)
+std::shared_ptr<card> card_table::make_card(const shim::visible_card &self,
+                                            std::unique_ptr<shim::card> device,
+                                            const shim::node_identity &node,
+                                            bool adopted)
 {
-    for (auto &each : fresh) {
-        card &added = *each;
-        if (added.is_adopted()) {
-            note_adopted(added.node());
+    auto made =
+        std::make_shared<card>(self, std::move(device), node, adopted, opened_);
+    made->part_ = card_events::make_part(*made);
+    return made;
+}
+
+/* Cards have been published. */
+void card_table::announce(const card_list &added)
+{
+    for (const auto &each : added) {
+        card_events::card_added(*each);
+        bool closed;
+        {
+            const std::lock_guard<std::mutex> guard(lock_);
+            closed = each->closed_;
         }
-        added.part_ = card_events::make_part(added);
-        opened_.publish(std::move(each));
-        card_events::card_added(added);
+        if (closed) { /* meanwhile */
+            card_events::card_lost(*each);
+        }
     }
 }
 

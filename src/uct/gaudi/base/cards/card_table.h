@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Opens the cards of this process, and knows which ones are.
+ * Opens the cards of this process, and knows which ones are open.
  *
  * One table per process. Cards are opened when the first memory domain opens,
  * and closed when the last one lets go of them (card.h).
  *
- * Cards that the application has open are used through its descriptors, and
- * never closed by us. When it closes one, the card is lost: what is left of it
- * refuses to do anything. When it opens the card again, that is another card to
- * the table. A card that we opened first is lent to the application.
+ * Cards that the application has open are *adopted*: used through its
+ * descriptors, and never closed by us. When it closes one, the card is lost: it
+ * refuses to do anything from then on. Opened again, it is another card to the
+ * table. A card that we opened first is *lent* to the application.
  *
- * Knows nothing of memory: the room above hears of cards by card_events.h.
+ * Any thread. One lock, for lists and flags only: nothing is called under it
+ * that waits, walks /proc, enters the driver or leads to UCX. What takes long
+ * is done between two times under the lock:
  *
- * Threads: any. Locks:
- *   opening_lock_ one opening of cards at a time, with its waits for cards in
- *                 reset; before lock_. What neither opens cards nor asks why
- *                 there is none does not take it
- *   lock_         opening, closing, and what the application does; held across
- *                 driver calls, which may enter UCM. Not while cards in reset
- *                 are waited for, except by who has some open already. Nothing
- *                 that UCM calls takes it, nor does what finds a card or tells
- *                 memory types
- * and none is held when UCX is told of what came of it.
+ *   opening_   one thread opens cards, and may wait for cards in reset. Others
+ *              that open cards wait for it, and nobody else
+ *   in_driver_ one thread opens or adopts a card right now. Else a card that we
+ *              have just opened would look like one of the application's
+ *
+ * The hooks of hlthunk_open and hlthunk_close wait for neither, but for the
+ * adoption of a card that the application has opened.
  */
 #pragma once
 
 #include "hlthunk_shim/cards/driver.h"
 #include "uct/gaudi/base/cards/card_events.h"
-#include "uct/gaudi/base/cards/reset_wait.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "util/process.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -41,17 +41,6 @@
 #include <vector>
 
 namespace gaudi::base {
-
-/** Why a process has no card, for whoever asks for Gaudi memory. UCX opens all
- *  memory domains in every process, so a card that cannot be had is no news by
- *  itself. It is when somebody wants memory of it: the reason is kept for that
- *  time. Settings that are wrong are told at once. */
-struct missing_card {
-    std::string why;                       /**< empty: nothing was in the way */
-    std::vector<shim::visible_card> taken; /**< by other processes; follow the
-                                          reason, if there is one */
-    bool told = false;                     /**< the log has it already */
-};
 
 /** Which card an application asks the driver for. */
 struct card_wish {
@@ -73,8 +62,7 @@ public:
     [[nodiscard]] bool any_card();
 
     /** Hold the cards of this process; open those that it may see if there are
-     *  none. Waits for cards in reset, if it takes these
-     *  (UCX_GAUDI_RESET_TIMEOUT).
+     *  none. Waits for cards in reset, up to UCX_GAUDI_RESET_TIMEOUT.
      *  @param cards_p  Filled after a failure, too: it then holds the cards
      *                  that this process opens later.
      *  @param chosen   Name, index or bus id of a card that is to be open then.
@@ -82,8 +70,7 @@ public:
      *                  opened, it is this one; it is added to those that are
      *                  open already. NULL: any will do.
      *  @return UCS_ERR_NO_DEVICE without a driver or card, UCS_ERR_BUSY when
-     *  all cards that were wished for are in use. Of a chosen one it was
-     *  logged. */
+     *  all wanted cards are in use. The failure of a chosen one is logged. */
     [[nodiscard]] ucs_status_t open(held_cards &cards_p,
                                     const char *chosen = nullptr);
 
@@ -93,17 +80,14 @@ public:
         return held_cards(opened_.join() ? &opened_ : nullptr);
     }
 
-    /** Somebody could not have Gaudi memory: say why there is no card, at
-     *  warning level. Once per process; nothing when the log has the reason
-     *  already. */
+    /** Gaudi memory was asked for in vain: log why there is no card, as a
+     *  warning. Once per process; nothing when the log has the reason. UCX
+     *  opens all memory domains in every process, so that opening none is not
+     *  worth a warning by itself. */
     void explain_missing_card();
 
     /** Log what is wrong with a setting, unless the log has it already. */
-    ucs_status_t report_setting(const std::string &text)
-    {
-        const std::lock_guard<std::mutex> guard(opening_lock_);
-        return refuse_setting(text);
-    }
+    ucs_status_t report_setting(const std::string &text);
     /** As messages about it begin. */
     [[nodiscard]] static std::string setting_of_devices();
 
@@ -111,8 +95,8 @@ public:
      * call. */
 
     /** The application has opened a compute node, perhaps one that it closed
-     *  behind our back before. A framework's runtime goes on to acquire it, and
-     *  it is adopted when that is done. */
+     *  unseen before. A framework's runtime goes on to acquire it, and it is
+     *  adopted when that is done. */
     void application_opened(int fd, bool by_framework);
     /** UCX's own module has opened a compute node for itself: that card is in
      *  use, as if by another process, until it closes it. */
@@ -132,8 +116,8 @@ public:
      *  already. */
     [[nodiscard]] int lend(const card_wish &wish);
 
-    /** Whether to wait for those who open cards, maybe until a reset is over.
-     *  What tells memory types has no patience. */
+    /** Whether to wait for another thread that opens or adopts a card. What
+     *  tells memory types does not. */
     enum class patience { any, none };
 
     /** Take notice of cards that the application has opened or closed without
@@ -149,87 +133,80 @@ public:
     }
 
 private:
-    /* One opening, and how far it has come. */
-    struct attempt;
-    using card_list = std::vector<std::unique_ptr<card>>;
-
-    /* Under both locks. */
-    ucs_status_t open_wished(const char *chosen, const held_cards &cards,
-                             std::unique_lock<std::mutex> &guard);
-    [[nodiscard]] ucs_status_t choose(attempt &now, const char *chosen);
-    [[nodiscard]] ucs_status_t judge_choice(const attempt &now,
-                                            const char *chosen);
-    void open_wanted(attempt &now, std::unique_lock<std::mutex> &guard);
-    [[nodiscard]] bool wait_for_reset(std::unique_lock<std::mutex> &guard,
-                                      bool unlocked);
-    void note_failure(const shim::visible_card &failed, int error);
-    [[nodiscard]] ucs_status_t judge(const attempt &now);
-    [[nodiscard]] bool is_news(const std::string &text);
-    ucs_status_t refuse_setting(const std::string &text);
-    [[nodiscard]] std::string
-    why_nothing_was_tried(const shim::driver &driver) const;
-
-    /* Under lock_. */
-    [[nodiscard]] bool settle(std::unique_lock<std::mutex> &guard,
-                              patience waiting, held_cards &cards_p);
-    void publish(card_list fresh);
-    void adopt_open_cards(const shim::driver &driver,
-                          const std::vector<shim::card_info> &box,
-                          const shim::visible_cards &visible,
-                          const held_cards &known, card_list &adopted);
-    void forget_node(const shim::node_identity &node);
-    void note_adopted(const shim::node_identity &node);
-    void look_for_card_of_ucx();
-    [[nodiscard]] bool hand_over(card &wanted);
-    void drop_closed(const held_cards &cards);
-    static void lose(card &lost);
-    static void return_lent(card &lent);
-
-    void note_cards(patience waiting);
     friend class open_cards;
+
+    using card_list = open_cards::owned_cards;
+    using clock     = std::chrono::steady_clock;
+    struct attempt;
+
+    /* Has one of the flags, for as long as this object lives. */
+    class turn {
+    public:
+        turn(card_table &of, bool &flag, patience waiting = patience::any);
+        ~turn();
+        turn(const turn &)            = delete;
+        turn &operator=(const turn &) = delete;
+
+        explicit operator bool() const { return flag_ != nullptr; }
+
+    private:
+        card_table &of_;
+        bool *flag_ = nullptr;
+    };
+
+    /* Opening, by the thread that has opening_: card_opening.cc. */
+    ucs_status_t open_wanted(const char *chosen, const held_cards &open);
+    [[nodiscard]] std::string choose(attempt &now, const char *chosen);
+    void wait_for_resets(attempt &now);
+    [[nodiscard]] bool try_cards(attempt &now);
+    void open_missing(attempt &now);
+    void close_pending();
+    [[nodiscard]] ucs_status_t judge(const attempt &now, const char *chosen);
+    ucs_status_t refuse(ucs_status_t status, const std::string &text);
+    void log_once(ucs_log_level_t level, const std::string &text);
+
+    /* Without the lock. */
+    [[nodiscard]] std::shared_ptr<card>
+    make_card(const shim::visible_card &self,
+              std::unique_ptr<shim::card> device,
+              const shim::node_identity &node, bool adopted);
+    [[nodiscard]] card_list adopt(const shim::driver &driver,
+                                  const std::vector<shim::card_info> &box,
+                                  const shim::visible_cards &visible);
+    void announce(const card_list &added);
+    void note_cards(patience waiting);
+    void drop_closed();
     void close();
 
-    /* Do something with the cards that are open under lock_, then tell UCX what
-     * came of it. */
-    template <typename Work>
-    void under_lock(Work &&work, patience waiting = patience::any)
-    {
-        held_cards cards; /* goes when no lock is held */
-        card_events::news news;
-        {
-            std::unique_lock<std::mutex> guard(lock_, std::defer_lock);
-            if (waiting == patience::any) {
-                guard.lock();
-            } else if (!guard.try_lock()) {
-                return;
-            }
-            if (!settle(guard, waiting, cards)) {
-                return;
-            }
-            work(cards);
-            news = card_events::take_news();
-        }
-        card_events::tell(news);
-    }
-
-    std::mutex opening_lock_;
-    reset_wait reset_wait_{config().reset_timeout}; /* under it, as */
-    missing_card missing_;       /* of the last time that cards were opened */
-    std::set<std::string> told_; /* what the log has of missing cards */
-    bool explained_ = false;     /* why there is none */
+    /* Under the lock. */
+    [[nodiscard]] held_cards settle(std::unique_lock<std::mutex> &guard);
+    [[nodiscard]] card_list list_all() const;
+    [[nodiscard]] bool is_known(const shim::node_identity &node) const;
+    void forget_node(const shim::node_identity &node);
 
     std::mutex lock_;
-    std::optional<util::in_use> in_use_; /* until they are closed: */
+    std::condition_variable changed_; /* opening_, in_driver_ or in_use_ */
+    bool opening_   = false;
+    bool in_driver_ = false;
+    std::optional<util::in_use> in_use_; /* until the cards are closed: */
     open_cards opened_{*this};
-    std::condition_variable closed_;
-    std::atomic<bool> acquiring_{false}; /* a framework, when last looked at */
+    /* Opened, and not published before all wanted ones are; in their order. */
+    std::map<size_t, std::shared_ptr<card>> pending_;
+    std::vector<int> closing_; /* descriptors, by the application, right now */
+    std::vector<shim::node_identity> nodes_of_ucx_;
     std::atomic<bool> has_card_of_ucx_{false};
+    std::atomic<bool> acquiring_{false}; /* a framework, when last looked at */
+
+    /* Why the last opening failed; empty: the log has it. None: none failed. */
+    std::optional<std::string> failure_;
+    bool explained_ = false;
+    std::set<std::string> logged_; /* several memory domains fail alike */
+    std::optional<clock::time_point> gave_up_; /* a wait for a reset */
 };
 
-/** While one lives, this thread takes no notice of what the application does
- *  with cards: it is in a call of somebody else's for the driver, maybe of a
- *  framework's runtime, which is not to be asked then, or copies what somebody
- *  with the table's lock may wait for. */
+/** While one lives, this thread is in a hook of a driver function, perhaps
+ *  called by SynapseAI, which must not be asked about its card then: what the
+ *  application has open is not looked at. */
 class reporting_scope {
 public:
     reporting_scope() { ++depth_; }

@@ -53,29 +53,15 @@ constinit util::made_once<uint64_t> box;
 
 shim::driver_options options()
 {
-    shim::driver_options result;
-    switch (config().engine) {
-    case engine_cs:
-        result.used = shim::engine::cs;
-        break;
-    case engine_synapse:
-        result.used = shim::engine::synapse;
-        break;
-    default:
-        break;
-    }
-    result.map_application_memory = (config().synapse_host_map != 0);
-    switch (config().card_kind) {
-    case kind_gaudi2:
-        result.unknown_card = HLTHUNK_DEVICE_GAUDI2;
-        break;
-    case kind_gaudi3:
-        result.unknown_card = HLTHUNK_DEVICE_GAUDI3;
-        break;
-    default:
-        break;
-    }
-    return result;
+    return {.used = (config().engine == engine_cs) ? shim::engine::cs
+                    : (config().engine == engine_synapse)
+                        ? shim::engine::synapse
+                        : shim::engine::automatic,
+            .map_application_memory = (config().synapse_host_map != 0),
+            .unknown_card =
+                (config().card_kind == kind_gaudi2)   ? HLTHUNK_DEVICE_GAUDI2
+                : (config().card_kind == kind_gaudi3) ? HLTHUNK_DEVICE_GAUDI3
+                                                      : HLTHUNK_DEVICE_INVALID};
 }
 
 std::unique_ptr<const shim::driver> load()
@@ -94,14 +80,12 @@ std::unique_ptr<const shim::driver> load()
     }
     const auto choice = shim::choose_driver(wanted, library_directory());
 
-    switch (choice.result) {
-    case shim::driver_choice::outcome::library:
-        break;
-    case shim::driver_choice::outcome::no_card:
+    if (choice.result == shim::driver_choice::outcome::no_card) {
         ucs_debug("gaudi: no Gaudi card in this machine");
         has_card = false;
         return nullptr;
-    case shim::driver_choice::outcome::invalid:
+    }
+    if (choice.result == shim::driver_choice::outcome::invalid) {
         ucs_error("UCX_GAUDI_DRIVER=%s is not %s",
                   util::to_printable(wanted).c_str(), shim::driver_syntax);
         return nullptr;

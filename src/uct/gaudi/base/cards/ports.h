@@ -5,10 +5,8 @@
  */
 #pragma once
 
-#include "hlthunk_shim/cards/driver.h"
 #include "hlthunk_shim/ports/port_device.h"
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -16,30 +14,20 @@
 
 namespace gaudi::base {
 
+class card;
+
+/** See @ref ports_of, in routes.h. */
 class card_ports {
 public:
     /** From when a queue pair is destroyed what arrives for it is still taken
      *  for so long: HBL_CN_QP_DRAIN_TIME of the driver, 5 s, and some more. */
     static constexpr std::chrono::milliseconds drain_time{6000};
 
-    /** Open them, at the first call.
-     *  @param of      The card; outlives them, as @p driver does.
-     *  @param number  N of /dev/accel/accelN.
-     *  @param why_p   Filled with a nullptr: why they cannot be used. */
-    [[nodiscard]] shim::port_device *get(const shim::driver &driver,
-                                         const shim::card &of, unsigned number,
-                                         std::string &why_p);
-
-    /** Whether this is the first time that this is asked. */
-    [[nodiscard]] bool is_first_refusal() { return !refused_.exchange(true); }
-
 private:
-    std::string open(const shim::driver &driver, const shim::card &of,
-                     unsigned number);
+    friend shim::port_device *ports_of(const card &of, std::string &why_p);
 
     std::mutex lock_; /* held across opening them */
     bool tried_ = false;
-    std::atomic<bool> refused_{false};
     std::string why_;
     std::unique_ptr<shim::port_device> device_;
 };

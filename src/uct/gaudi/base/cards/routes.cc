@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 namespace gaudi::base {
@@ -49,6 +50,25 @@ std::string to_text(pci_address of)
     (void)snprintf(text, sizeof(text), "%04x:%02x:%02x.%x", all >> 16,
                    (all >> 8) & 0xff, (all >> 3) & 0x1f, all & 7);
     return text;
+}
+
+/* @return Why the ports of a card cannot be opened; empty: they are. */
+std::string open_ports(const card &of,
+                       std::unique_ptr<shim::port_device> &ports_p)
+{
+    static util::made_once<shim::verbs_library> library;
+    if (const char *why = of.device().why_no_ports()) {
+        return why;
+    }
+    const unsigned number = of.info().number;
+    const std::string sys = driver()->sysfs("/sys");
+    if (!sys.empty() && !shim::has_verbs_device(sys, number)) {
+        return "there is no verbs device " + shim::verbs_device(number);
+    }
+    const shim::library &lib = driver()->lib();
+    return shim::port_device::open(
+        lib, library.get([&] { return shim::verbs_library(lib); }), of.device(),
+        number, ports_p);
 }
 
 /* Whether ports of a card lead to another one, whose process has to agree. */
@@ -92,18 +112,17 @@ const pair_routes &find_routes(const card *from, pci_address to,
 
 shim::port_device *ports_of(const card &of, std::string &why_p)
 {
-    const char *const why    = of.device().why_no_ports();
-    shim::port_device *ports = nullptr;
-    if (why != nullptr) {
-        why_p = why;
-    } else {
-        ports = of.ports().get(*driver(), of.device(), of.info().number, why_p);
+    card_ports &ports = of.ports_;
+    const std::lock_guard<std::mutex> guard(ports.lock_);
+    if (!std::exchange(ports.tried_, true)) {
+        ports.why_ = open_ports(of, ports.device_);
+        if (ports.device_ == nullptr) {
+            ucs_info("%s: does not use its ports: %s", of.name().c_str(),
+                     ports.why_.c_str());
+        }
     }
-    if ((ports == nullptr) && of.ports().is_first_refusal()) {
-        ucs_info("%s: does not use its ports: %s", of.name().c_str(),
-                 why_p.c_str());
-    }
-    return ports;
+    why_p = ports.why_;
+    return ports.device_.get();
 }
 
 bool may_go_over(shim::wire wanted)

@@ -29,7 +29,6 @@ struct application_registry {
     std::mutex lock;
     allocation_map allocations;
     mapping_map mappings;
-    card_events::news unsaid; /* under the card table's lock */
 };
 
 std::atomic<bool> all_is_reported{false};
@@ -112,19 +111,6 @@ void add(std::unique_ptr<application_memory> memory)
     announce_allocation(to_pointer(start), length);
 }
 
-/* For when no lock is held. */
-void note_allocation(uint64_t start, uint64_t end)
-{
-    registry().unsaid.emplace_back(
-        [=] { announce_allocation(to_pointer(start), end - start); });
-}
-
-void note_gone(uint64_t start, uint64_t end)
-{
-    registry().unsaid.emplace_back(
-        [=] { memory_map::instance().announce_gone(start, end); });
-}
-
 /* Whether the driver has no more memory for the application than we know of. */
 bool has_seen_all(const card &adopted)
 {
@@ -173,8 +159,7 @@ void add_block(card &adopted, const shim::memory_block &block)
     memory->backing = memory->whole.get();
     ucs_debug("%s: %lu bytes of device memory at %#lx are a framework's",
               adopted.name().c_str(), block.size, block.start);
-    enter(std::move(memory));
-    note_allocation(block.start, end);
+    add(std::move(memory));
 }
 
 /* Take out what there was through a descriptor of an open card; -1: any. The
@@ -333,7 +318,7 @@ void card_added(card &added)
                   "all addresses from %#lx to %#lx are taken for it",
                   added.name().c_str(), all.start, all.end);
         part.has_unseen = memory_map::instance().add(part.unseen);
-        note_allocation(all.start, all.end);
+        announce_allocation(to_pointer(all.start), all.end - all.start);
     }
 }
 
@@ -342,7 +327,8 @@ void card_lost(const card &lost)
     node_closed(lost.node(), -1, nullptr);
     application_part &part = application_part::of(lost);
     if (part.forget_unseen()) {
-        note_gone(part.unseen.start, part.unseen.end);
+        memory_map::instance().announce_gone(part.unseen.start,
+                                             part.unseen.end);
     }
 }
 
@@ -365,23 +351,17 @@ void node_closed(const shim::node_identity &node, int fd, const card *lent)
         map.remove(*memory);
     }
     for (auto &[at, memory] : mappings) {
-        note_gone(memory->start, memory->end);
+        map.announce_gone(memory->start, memory->end);
         map.end(*memory.release());
     }
     if (lent == nullptr) {
         return;
     }
-    for (const auto &[at, memory] : mappings) {
-        registry().unsaid.emplace_back(
-            [lent, held = lent->hold(), va = at.second] {
-                (void)lent->device().unmap(va);
-            });
+    for (const auto &[at, _] : mappings) {
+        (void)lent->device().unmap(at.second);
     }
-    for (const auto &[at, allocated] : allocations) {
-        registry().unsaid.emplace_back(
-            [lent, held = lent->hold(), handle = at.second] {
-                (void)lent->device().free_memory(handle);
-            });
+    for (const auto &[at, _] : allocations) {
+        (void)lent->device().free_memory(at.second);
     }
 }
 
@@ -407,11 +387,6 @@ void look_for_closed_nodes()
 std::unique_ptr<card_part> make_part(card &opened)
 {
     return std::make_unique<application_part>(opened);
-}
-
-news take_news()
-{
-    return std::exchange(registry().unsaid, {});
 }
 
 } // namespace card_events

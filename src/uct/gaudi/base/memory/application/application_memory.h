@@ -6,7 +6,7 @@
  * mappings, by the open card they were made on, whether UCX uses that card or
  * not. Mappings are in the memory map, and lead to their card as long as that
  * is open here. What the application has on a card that it closes goes with it:
- * of that cards/card_events.h tells, under the card table's lock.
+ * of that cards/card_events.h tells.
  *
  * Threads: any, behind one mutex, which is held across small allocations and
  * the lock of the memory map, no driver call and no UCM event, and which
