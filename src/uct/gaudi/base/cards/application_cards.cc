@@ -56,15 +56,30 @@ bool find_by_bus_id(const std::string &bus_id,
 
 } // namespace
 
-/* Whether an open node is a card that we use, or UCX for itself. */
-bool card_table::is_known(const shim::node_identity &node) const
+/* Whether an open node is one of our cards. */
+bool card_table::is_ours(const shim::node_identity &node) const
 {
-    return std::ranges::any_of(list_all(),
-                               [&](const auto &each) {
-                                   return (each->node_ == node) &&
-                                          !each->closed_;
-                               }) ||
-           (std::ranges::count(nodes_of_ucx_, node) > 0);
+    return std::ranges::any_of(list_all(), [&](const auto &each) {
+        return (each->node_ == node) && !each->closed_;
+    });
+}
+
+/* The application has closed adopted cards, or is about to. */
+template <typename Condition>
+card_table::card_list card_table::end_adopted(bool is_closed, Condition &&is_it)
+{
+    card_list ended;
+    for (const auto &each : opened_.owned()) {
+        if (each->adopted_ && !each->closed_ && is_it(*each)) {
+            each->closed_ = true;
+            each->device().expect_loss();
+            if (is_closed) {
+                (void)each->device().lose();
+            }
+            ended.push_back(each);
+        }
+    }
+    return ended;
 }
 
 /* A node is UCX's no more, or it is another one that is called the same. */
@@ -86,7 +101,8 @@ card_table::card_list card_table::adopt(const shim::driver &driver,
          shim::find_open_nodes(driver.own_dev())) {
         {
             const std::lock_guard<std::mutex> guard(lock_);
-            if (is_known(found.node)) {
+            if (is_ours(found.node) ||
+                (std::ranges::count(nodes_of_ucx_, found.node) > 0)) {
                 continue;
             }
         }
@@ -137,15 +153,12 @@ void card_table::drop_closed()
     std::vector<std::pair<std::shared_ptr<card>, int>> returned;
     if (held) {
         const std::lock_guard<std::mutex> guard(lock_);
+        /* One that was reset is lost already, and its memory stays known: what
+         * the program has there is no host memory. */
+        lost = end_adopted(true, [](const card &each) {
+            return !shim::is_node(each.device().fd(), each.node());
+        });
         for (const auto &each : list_all()) {
-            /* One that was reset is lost, too, and its memory stays known: what
-             * the program has there is no host memory. */
-            if (each->adopted_ && !each->closed_ &&
-                !shim::is_node(each->device().fd(), each->node_)) {
-                each->closed_ = true;
-                (void)each->device().lose();
-                lost.push_back(each);
-            }
             if ((each->lent_ >= 0) &&
                 !shim::is_node(each->lent_, each->node_)) {
                 returned.emplace_back(each, std::exchange(each->lent_, -1));
@@ -192,9 +205,9 @@ void card_table::note_cards(patience waiting)
             return;
         }
         const auto box = shim::list_cards(*loaded);
-        added          = adopt(
-                     *loaded, box,
-                     shim::find_visible_cards(shim::visibility_variables::read(), box));
+        const auto visible =
+            shim::find_visible_cards(shim::visibility_variables::read(), box);
+        added = adopt(*loaded, box, visible);
     }
     announce(added);
 }
@@ -272,14 +285,10 @@ void card_table::application_opened(int fd, bool by_framework)
         std::unique_lock<std::mutex> guard(lock_);
         held = settle(guard);
         /* A node opens once: what is known of it was of an earlier time. */
-        for (const auto &each : opened_.owned()) {
-            if (each->adopted_ && !each->closed_ && (each->node_ == opened)) {
-                each->closed_ = true;
-                (void)each->device().lose();
-                lost.push_back(each);
-            }
-        }
+        lost = end_adopted(
+            true, [&](const card &each) { return each.node() == opened; });
         forget_node(opened);
+        std::erase(closing_, fd);
     }
     for (const auto &each : lost) {
         card_events::card_lost(*each);
@@ -316,36 +325,31 @@ void card_table::application_closing(int fd)
         driver()->application_closing(fd);
     }
     held_cards held;
-    std::shared_ptr<card> lost;
+    card_list lost;
     std::shared_ptr<card> returned;
-    bool is_ours = false;
+    bool stays = false; /* open, by another descriptor */
     {
         std::unique_lock<std::mutex> guard(lock_);
         held = settle(guard);
         closing_.push_back(fd);
+        lost = end_adopted(false, [&](const card &each) {
+            return (each.node() == node) && (each.device().fd() == fd);
+        });
         for (const auto &each : list_all()) {
-            if ((each->node_ != node) || each->closed_) {
-                continue;
-            }
-            if (each->adopted_ && (each->device().fd() == fd)) {
-                each->closed_ = true;
-                each->device().expect_loss();
-                lost = each;
-            } else if (!each->is_lost()) {
-                is_ours = true;
-                if (each->lent_ == fd) {
-                    each->lent_ = -1;
-                    returned    = each;
-                }
+            if ((each->lent_ == fd) && (each->node_ == node)) {
+                each->lent_ = -1;
+                returned    = each;
             }
         }
-        if (!is_ours && (lost == nullptr)) {
+        stays = is_ours(node);
+        if (!stays && lost.empty()) {
             forget_node(node);
         }
     }
-    if (lost != nullptr) {
-        card_events::card_lost(*lost);
-    } else if ((returned != nullptr) || !is_ours) {
+    for (const auto &each : lost) {
+        card_events::card_lost(*each);
+    }
+    if (lost.empty() && ((returned != nullptr) || !stays)) {
         card_events::node_closed(node, fd, returned.get());
     }
 }
@@ -360,10 +364,7 @@ void card_table::application_closed(int fd)
         }
     }
     const std::lock_guard<std::mutex> guard(lock_);
-    const auto entry = std::ranges::find(closing_, fd);
-    if (entry != closing_.end()) {
-        closing_.erase(entry);
-    }
+    std::erase(closing_, fd);
 }
 
 } // namespace gaudi::base

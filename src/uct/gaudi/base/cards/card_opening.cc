@@ -67,37 +67,31 @@ std::string card_table::setting_of_devices()
     return "UCX_GAUDI_DEVICES=" + std::string(config().devices) + ": ";
 }
 
-void card_table::log_once(ucs_log_level_t level, const std::string &text)
+/* Keep why an opening has failed, and log it, unless the one before has failed
+ * alike: several memory domains open cards, one after the other. */
+ucs_status_t card_table::fail(ucs_status_t status, ucs_log_level_t level,
+                              const std::string &why)
 {
+    const std::string text = util::to_printable(why);
+    bool is_new;
     {
         const std::lock_guard<std::mutex> guard(lock_);
-        if (!logged_.insert(text).second) {
-            return;
-        }
+        is_new           = (std::exchange(failure_, text) != text);
+        is_failure_told_ = (level <= UCS_LOG_LEVEL_WARN);
     }
-    ucs_log(level, "%s", util::to_printable(text).c_str());
-}
-
-/* An opening has failed, and this is the reason. */
-ucs_status_t card_table::refuse(ucs_status_t status, const std::string &text)
-{
-    const std::lock_guard<std::mutex> guard(lock_);
-    failure_ = text;
+    if (is_new) {
+        ucs_log(level, "%s", text.c_str());
+    }
     return status;
 }
 
 ucs_status_t card_table::report_setting(const std::string &text)
 {
-    log_once(UCS_LOG_LEVEL_ERROR, text);
-    return refuse(UCS_ERR_INVALID_PARAM, "");
+    return fail(UCS_ERR_INVALID_PARAM, UCS_LOG_LEVEL_ERROR, text);
 }
 
 ucs_status_t card_table::open_wanted(const char *chosen, const held_cards &open)
 {
-    {
-        const std::lock_guard<std::mutex> guard(lock_);
-        failure_.reset();
-    }
     const shim::driver *loaded = driver();
     if (loaded == nullptr) {
         return UCS_ERR_NO_DEVICE;
@@ -120,8 +114,7 @@ ucs_status_t card_table::open_wanted(const char *chosen, const held_cards &open)
     if (chosen != nullptr) {
         const std::string why = choose(now, chosen);
         if (!why.empty()) {
-            ucs_error("gaudi: %s", util::to_printable(why).c_str());
-            return refuse(UCS_ERR_NO_DEVICE, "");
+            return fail(UCS_ERR_NO_DEVICE, UCS_LOG_LEVEL_ERROR, why);
         }
     }
     wait_for_resets(now);
@@ -130,6 +123,7 @@ ucs_status_t card_table::open_wanted(const char *chosen, const held_cards &open)
         card_list added;
         {
             const std::lock_guard<std::mutex> guard(lock_);
+            failure_.clear();
             for (const auto &[_, each] : std::exchange(pending_, {})) {
                 opened_.publish(each);
                 added.push_back(each);
@@ -264,58 +258,59 @@ void card_table::open_missing(attempt &now)
     }
 }
 
-/* Whether that was enough. One line says why not, beside a warning for each
- * card that is broken. */
+/* Whether that was enough. If not, one line says why. */
 ucs_status_t card_table::judge(const attempt &now, const char *chosen)
 {
-    size_t busy = 0;
-    std::string why;     /* of one card */
-    bool logged = false; /* what is wrong with another */
+    const device_selection &wanted = now.wanted;
+    size_t busy                    = 0;
+    std::string why; /* of one card, a broken one if there is any */
+    std::vector<std::string> broken;
     for (const auto &[place, error] : now.errors) {
-        const std::string text =
-            describe(now.driver, now.candidate(place), error);
-        const bool is_broken = (error == -EAGAIN)
-                                   ? (now.got < now.wanted.wanted)
-                                   : (error != -EBUSY) && (error != -ENOTSUP);
-        log_once(is_broken ? UCS_LOG_LEVEL_WARN : UCS_LOG_LEVEL_DEBUG, text);
-        busy += (error == -EBUSY);
-        why    = (why.empty() || (error == -ENOTSUP)) ? text : why;
-        logged = logged || is_broken;
+        std::string text = describe(now.driver, now.candidate(place), error);
+        ucs_debug("%s", text.c_str());
+        why = (why.empty() || (error != -EBUSY)) ? text : why;
+        if (error == -EBUSY) {
+            ++busy;
+        } else if ((error != -ENOTSUP) &&
+                   ((error != -EAGAIN) || (now.got < wanted.wanted))) {
+            broken.push_back(std::move(text));
+        }
     }
-    const ucs_status_t status = (busy > 0) ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
-    const auto is_chosen      = [&](const card &each) {
+    const auto is_chosen = [&](const card &each) {
         return (chosen == nullptr) || each.is_called(chosen);
     };
     const bool found = (now.open.find_open(is_chosen) != nullptr) ||
                        std::ranges::any_of(pending_, [&](const auto &each) {
                            return is_chosen(*each.second);
                        });
+    const ucs_status_t status = (busy > 0) ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
     if ((chosen != nullptr) && !found) {
-        ucs_error("gaudi: card %s was not opened: %s",
-                  util::to_printable(chosen).c_str(), why.c_str());
-        return refuse(status, "");
+        return fail(status, UCS_LOG_LEVEL_ERROR,
+                    "card " + std::string(chosen) + " was not opened: " + why);
     }
-    const device_selection &wanted = now.wanted;
     if (wanted.named && (now.got < wanted.wanted)) {
-        log_once(UCS_LOG_LEVEL_ERROR,
-                 setting_of_devices() + std::to_string(now.got) + " of " +
-                     std::to_string(wanted.wanted) + " cards are free: " + why);
-        return refuse(UCS_ERR_BUSY, "");
+        return fail(UCS_ERR_BUSY, UCS_LOG_LEVEL_ERROR,
+                    setting_of_devices() + std::to_string(now.got) + " of " +
+                        std::to_string(wanted.wanted) +
+                        " cards are free: " + why);
     }
     if (found) {
+        for (const std::string &each : broken) {
+            ucs_warn("%s", each.c_str());
+        }
         return UCS_OK;
     }
     if (wanted.cards.empty()) {
         why = "HABANA_VISIBLE_DEVICES hides all " +
               std::to_string(now.box.size()) + " cards of this machine";
-    } else if (busy > 0) {
+    } else if ((busy > 0) && broken.empty()) {
         why = std::to_string(busy) + " of " +
               std::to_string(wanted.cards.size()) +
               " cards are in use by other processes (`ucx-gaudi info` shows "
               "them)";
     }
-    ucs_diag("gaudi: no card was opened: %s", why.c_str());
-    return refuse(status, (logged && (busy == 0)) ? "" : why);
+    return fail(status,
+                broken.empty() ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_WARN, why);
 }
 
 void card_table::explain_missing_card()
@@ -323,10 +318,11 @@ void card_table::explain_missing_card()
     std::string why;
     {
         const std::lock_guard<std::mutex> guard(lock_);
-        if (std::exchange(explained_, true) || (failure_ == "")) {
+        if (std::exchange(explained_, true) ||
+            (!failure_.empty() && is_failure_told_)) {
             return;
         }
-        why = failure_.value_or("");
+        why = failure_;
     }
     const shim::driver *loaded = driver();
     if (loaded == nullptr) {

@@ -36,7 +36,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -162,8 +161,8 @@ private:
     void open_missing(attempt &now);
     void close_pending();
     [[nodiscard]] ucs_status_t judge(const attempt &now, const char *chosen);
-    ucs_status_t refuse(ucs_status_t status, const std::string &text);
-    void log_once(ucs_log_level_t level, const std::string &text);
+    ucs_status_t fail(ucs_status_t status, ucs_log_level_t level,
+                      const std::string &why);
 
     /* Without the lock. */
     [[nodiscard]] std::shared_ptr<card>
@@ -181,7 +180,9 @@ private:
     /* Under the lock. */
     [[nodiscard]] held_cards settle(std::unique_lock<std::mutex> &guard);
     [[nodiscard]] card_list list_all() const;
-    [[nodiscard]] bool is_known(const shim::node_identity &node) const;
+    [[nodiscard]] bool is_ours(const shim::node_identity &node) const;
+    template <typename Condition>
+    [[nodiscard]] card_list end_adopted(bool is_closed, Condition &&is_it);
     void forget_node(const shim::node_identity &node);
 
     std::mutex lock_;
@@ -197,10 +198,9 @@ private:
     std::atomic<bool> has_card_of_ucx_{false};
     std::atomic<bool> acquiring_{false}; /* a framework, when last looked at */
 
-    /* Why the last opening failed; empty: the log has it. None: none failed. */
-    std::optional<std::string> failure_;
-    bool explained_ = false;
-    std::set<std::string> logged_; /* several memory domains fail alike */
+    std::string failure_;          /* why the last opening failed */
+    bool is_failure_told_ = false; /* as a warning or an error */
+    bool explained_       = false;
     std::optional<clock::time_point> gave_up_; /* a wait for a reset */
 };
 
