@@ -487,6 +487,33 @@ GAUDI_CHILD(uses_its_own_card_during_a_reset)
     return 0;
 }
 
+/* UCX has opened the first of all cards, and waits for the second. */
+TEST_IN_CHILD(program_cards, are_lent_while_another_one_is_in_reset,
+              logging({{"HLTHUNK_EMU_DEVICES", "2"},
+                       {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
+                       {"UCX_GAUDI_DEVICES", "all"},
+                       {"UCX_GAUDI_RESET_TIMEOUT", "60s"}}))
+{
+    GAUDI_NEEDS(cards_of_ucx);
+    load_module();
+    std::atomic<bool> ended{false};
+    std::thread opening([&] {
+        (void)allocate("gaudi0");
+        ended = true;
+    });
+    ASSERT_TRUE(eventually(
+        [] { return cards().find("gaudi0 taken") != std::string::npos; }));
+    const int fd = emulator::instance().hlthunk_open_by_module_id(0);
+    ASSERT_TRUE(fd >= 0);
+    ASSERT_TRUE(hl().hlthunk_device_memory_alloc(fd, device_page(), 0, false,
+                                                 true) != 0);
+    ASSERT_EQ(0, hl().hlthunk_close(fd));
+    ASSERT_TRUE(!ended);
+    meet(nullptr);
+    opening.join();
+    ASSERT_EQ("gaudi0 open, gaudi1 open", cards());
+}
+
 TEST_IN_CHILD_SAYING(program_cards,
                      stay_open_as_long_as_the_program_or_ucx_has_them,
                      IsEmpty(), logging({{"HLTHUNK_EMU_DEVICES", "2"}}))
