@@ -42,24 +42,44 @@ std::string describe(const shim::driver &driver, const shim::visible_card &of,
 
 } // namespace
 
-/* One opening, and how far it has come. */
-struct card_table::attempt {
-    card_table &of;
-    const shim::driver &driver;
-    const held_cards &open; /* already */
-    const std::vector<shim::card_info> box;
-    shim::visible_cards visible;
-    device_selection wanted;
-    bool automatic = false;         /* a card of the application's is enough */
-    size_t got     = 0;             /* of those wanted */
-    std::map<size_t, int> errors{}; /* of those wanted, by place among them */
+/* One opening: by the thread that has opening_, which alone changes pending_.
+ */
+class card_table::opening {
+public:
+    opening(card_table &table, const shim::driver &driver,
+            const held_cards &open)
+        : table_(table), driver_(driver), open_(open),
+          box_(shim::list_cards(driver)),
+          visible_(shim::find_visible_cards(shim::visibility_variables::read(),
+                                            box_))
+    {}
+    ~opening();
 
-    ~attempt() { of.close_pending(); }
+    ucs_status_t run(const char *chosen);
 
+private:
+    [[nodiscard]] std::string choose(const char *chosen);
+    void wait_for_resets();
+    [[nodiscard]] bool try_cards();
+    void open_missing();
+    [[nodiscard]] ucs_status_t judge(const char *chosen);
+    void publish();
+
+    /* One of those that are wanted. */
     [[nodiscard]] const shim::visible_card &candidate(size_t place) const
     {
-        return visible.cards[wanted.cards[place]];
+        return visible_.cards[wanted_.cards[place]];
     }
+
+    card_table &table_;
+    const shim::driver &driver_;
+    const held_cards &open_; /* already */
+    const std::vector<shim::card_info> box_;
+    const shim::visible_cards visible_;
+    device_selection wanted_;
+    bool automatic_ = false;         /* a card of the application's will do */
+    size_t got_     = 0;             /* of those wanted */
+    std::map<size_t, int> errors_{}; /* of candidates */
 };
 
 std::string card_table::setting_of_devices()
@@ -93,63 +113,68 @@ ucs_status_t card_table::report_setting(const std::string &text)
 ucs_status_t card_table::open_wanted(const char *chosen, const held_cards &open)
 {
     const shim::driver *loaded = driver();
-    if (loaded == nullptr) {
-        return UCS_ERR_NO_DEVICE;
-    }
-    attempt now{*this, *loaded, open, shim::list_cards(*loaded), {}, {}};
-    if (now.box.empty()) {
+    return (loaded == nullptr) ? UCS_ERR_NO_DEVICE
+                               : opening(*this, *loaded, open).run(chosen);
+}
+
+ucs_status_t card_table::opening::run(const char *chosen)
+{
+    if (box_.empty()) {
         ucs_debug("gaudi: the driver shows no card");
         return UCS_ERR_NO_DEVICE;
     }
-    now.visible =
-        shim::find_visible_cards(shim::visibility_variables::read(), now.box);
-    if (!now.visible.error.empty()) {
-        return report_setting(now.visible.error);
+    if (!visible_.error.empty()) {
+        return table_.report_setting(visible_.error);
     }
-    now.wanted = select_devices(config().devices, now.visible);
-    if (!now.wanted.error.empty()) {
-        return report_setting(setting_of_devices() + now.wanted.error);
+    wanted_ = select_devices(config().devices, visible_);
+    if (!wanted_.error.empty()) {
+        return table_.report_setting(setting_of_devices() + wanted_.error);
     }
-    now.automatic = (std::strcmp(config().devices, "auto") == 0);
+    automatic_ = (std::strcmp(config().devices, "auto") == 0);
     if (chosen != nullptr) {
-        const std::string why = choose(now, chosen);
+        const std::string why = choose(chosen);
         if (!why.empty()) {
-            return fail(UCS_ERR_NO_DEVICE, UCS_LOG_LEVEL_ERROR, why);
+            return table_.fail(UCS_ERR_NO_DEVICE, UCS_LOG_LEVEL_ERROR, why);
         }
     }
-    wait_for_resets(now);
-    const ucs_status_t status = judge(now, chosen);
+    wait_for_resets();
+    const ucs_status_t status = judge(chosen);
     if (status == UCS_OK) {
-        card_list added;
-        {
-            const std::lock_guard<std::mutex> guard(lock_);
-            failure_.clear();
-            for (const auto &[_, each] : std::exchange(pending_, {})) {
-                opened_.publish(each);
-                added.push_back(each);
-            }
-        }
-        announce(added);
+        publish();
     }
     return status;
 }
 
-/* Close what was opened and not published: in_driver_, since until then it
- * looks like cards of the application. */
-void card_table::close_pending()
+void card_table::opening::publish()
 {
-    const turn mine(*this, in_driver_);
+    card_list added;
+    {
+        const std::lock_guard<std::mutex> guard(table_.lock_);
+        table_.failure_.clear();
+        for (const auto &[_, each] : std::exchange(table_.pending_, {})) {
+            table_.opened_.publish(each);
+            added.push_back(each);
+        }
+    }
+    table_.announce(added);
+}
+
+/* Close what was not published: with in_driver_, since until then it looks like
+ * cards of the application. */
+card_table::opening::~opening()
+{
+    const turn mine(table_, table_.in_driver_);
     std::map<size_t, std::shared_ptr<card>> closing;
-    const std::lock_guard<std::mutex> guard(lock_);
-    closing.swap(pending_);
+    const std::lock_guard<std::mutex> guard(table_.lock_);
+    closing.swap(table_.pending_);
 }
 
 /* Have a card be among those that are opened: in place of others where one of
  * several would do, and alone where the others had their turn.
  * @return Why that cannot be. */
-std::string card_table::choose(attempt &now, const char *chosen)
+std::string card_table::opening::choose(const char *chosen)
 {
-    const device_selection one = select_devices(chosen, now.visible);
+    const device_selection one = select_devices(chosen, visible_);
     if (!one.error.empty()) {
         return one.error;
     }
@@ -157,11 +182,11 @@ std::string card_table::choose(attempt &now, const char *chosen)
         return "'" + std::string(chosen) + "' does not name one card";
     }
     const size_t place             = one.cards.front();
-    const shim::visible_card &card = now.visible.cards[place];
-    if (std::ranges::count(now.wanted.cards, place) == 0) {
+    const shim::visible_card &card = visible_.cards[place];
+    if (std::ranges::count(wanted_.cards, place) == 0) {
         return setting_of_devices() + card.name() + " is not among them";
     }
-    for (const auto *each : now.open.all()) {
+    for (const auto *each : open_.all()) {
         if (each->is_lost() && !each->is_adopted() &&
             (each->info().bus_id == card.info.bus_id)) {
             return card.name() +
@@ -170,9 +195,9 @@ std::string card_table::choose(attempt &now, const char *chosen)
                    "ucx_gaudi_close)";
         }
     }
-    if (!now.open.empty() || (now.wanted.wanted < now.wanted.cards.size())) {
-        now.wanted    = {{place}, 1, false, ""};
-        now.automatic = false;
+    if (!open_.empty() || (wanted_.wanted < wanted_.cards.size())) {
+        wanted_    = {{place}, 1, false, ""};
+        automatic_ = false;
     }
     return "";
 }
@@ -180,18 +205,19 @@ std::string card_table::choose(attempt &now, const char *chosen)
 /* Try until there are as many cards as wanted, or none of the missing ones is
  * in reset. Openings that fail one after the other, as those of several memory
  * domains do, wait no longer together than one of them may. */
-void card_table::wait_for_resets(attempt &now)
+void card_table::opening::wait_for_resets()
 {
     const auto limit = std::chrono::duration_cast<clock::duration>(
         std::chrono::duration<double>(
             std::fmin(std::fmax(config().reset_timeout, 0), 3600)));
+    auto &gave_up    = table_.gave_up_;
     const auto start = clock::now();
     const auto deadline =
-        (gave_up_ && (start - *gave_up_ < limit)) ? start : start + limit;
-    while (try_cards(now)) {
+        (gave_up && (start - *gave_up < limit)) ? start : start + limit;
+    while (try_cards()) {
         const auto left = deadline - clock::now();
         if (left <= clock::duration::zero()) {
-            gave_up_ = (deadline == start) ? gave_up_ : clock::now();
+            gave_up = (deadline == start) ? gave_up : clock::now();
             return;
         }
         std::this_thread::sleep_for(
@@ -200,99 +226,100 @@ void card_table::wait_for_resets(attempt &now)
 }
 
 /* @return Whether a card is missing that is in reset. */
-bool card_table::try_cards(attempt &now)
+bool card_table::opening::try_cards()
 {
-    drop_closed();
+    table_.drop_closed();
     card_list adopted;
     bool enough = false;
     {
-        const turn mine(*this, in_driver_);
+        const turn mine(table_, table_.in_driver_);
         /* What the application has open comes first: it is there on purpose. */
-        adopted = adopt(now.driver, now.box, now.visible);
-        enough  = now.automatic && (now.open.first() != nullptr);
+        adopted = table_.adopt(driver_, box_, visible_);
+        enough  = automatic_ && (open_.first() != nullptr);
         if (!enough) {
-            open_missing(now);
+            open_missing();
         }
     }
-    announce(adopted);
-    return !enough && (now.got < now.wanted.wanted) &&
-           std::ranges::any_of(now.errors, [](const auto &each) {
+    table_.announce(adopted);
+    return !enough && (got_ < wanted_.wanted) &&
+           std::ranges::any_of(errors_, [](const auto &each) {
                return each.second == -EAGAIN;
            });
 }
 
-/* Nobody but the thread that has opening_ changes pending_. */
-void card_table::open_missing(attempt &now)
+void card_table::opening::open_missing()
 {
-    now.got = 0;
+    got_ = 0;
     for (size_t place = 0;
-         (place < now.wanted.cards.size()) && (now.got < now.wanted.wanted);
-         ++place) {
-        const shim::visible_card &next = now.candidate(place);
-        if (pending_.contains(place) ||
-            (now.open.find_open([&](const card &open) {
-                return open.device().bus_id() == next.info.bus_id;
-            }) != nullptr)) {
-            ++now.got;
+         (place < wanted_.cards.size()) && (got_ < wanted_.wanted); ++place) {
+        const shim::visible_card &next = candidate(place);
+        const auto is_it               = [&](const card &open) {
+            return open.device().bus_id() == next.info.bus_id;
+        };
+        if (table_.pending_.contains(place) ||
+            (open_.find_open(is_it) != nullptr)) {
+            ++got_;
             continue;
         }
-        const auto known = now.errors.find(place);
-        if ((known != now.errors.end()) && (known->second != -EAGAIN)) {
+        const auto known = errors_.find(place);
+        if ((known != errors_.end()) && (known->second != -EAGAIN)) {
             continue;
         }
         std::unique_ptr<shim::card> opened;
-        const int ret = now.driver.open(next.info.bus_id, opened);
+        const int ret = driver_.open(next.info.bus_id, opened);
         if (ret != 0) {
-            now.errors[place] = ret;
+            errors_[place] = ret;
             continue;
         }
-        now.errors.erase(place);
-        ++now.got;
+        errors_.erase(place);
+        ++got_;
         ucs_debug("%s (%s) opened", next.name().c_str(),
                   next.info.bus_id.c_str());
         shim::node_identity node;
         (void)shim::identify(opened->fd(), node);
-        const auto fresh = make_card(next, std::move(opened), node, false);
-        const std::lock_guard<std::mutex> guard(lock_);
-        pending_.emplace(place, fresh);
+        const auto fresh =
+            table_.make_card(next, std::move(opened), node, false);
+        const std::lock_guard<std::mutex> guard(table_.lock_);
+        table_.pending_.emplace(place, fresh);
     }
 }
 
 /* Whether that was enough. If not, one line says why. */
-ucs_status_t card_table::judge(const attempt &now, const char *chosen)
+ucs_status_t card_table::opening::judge(const char *chosen)
 {
-    const device_selection &wanted = now.wanted;
-    size_t busy                    = 0;
+    size_t busy = 0;
     std::string why; /* of one card, a broken one if there is any */
     std::vector<std::string> broken;
-    for (const auto &[place, error] : now.errors) {
-        std::string text = describe(now.driver, now.candidate(place), error);
+    for (const auto &[place, error] : errors_) {
+        std::string text = describe(driver_, candidate(place), error);
         ucs_debug("%s", text.c_str());
         why = (why.empty() || (error != -EBUSY)) ? text : why;
         if (error == -EBUSY) {
             ++busy;
         } else if ((error != -ENOTSUP) &&
-                   ((error != -EAGAIN) || (now.got < wanted.wanted))) {
+                   ((error != -EAGAIN) || (got_ < wanted_.wanted))) {
             broken.push_back(std::move(text));
         }
     }
     const auto is_chosen = [&](const card &each) {
         return (chosen == nullptr) || each.is_called(chosen);
     };
-    const bool found = (now.open.find_open(is_chosen) != nullptr) ||
-                       std::ranges::any_of(pending_, [&](const auto &each) {
-                           return is_chosen(*each.second);
-                       });
+    const bool found =
+        (open_.find_open(is_chosen) != nullptr) ||
+        std::ranges::any_of(table_.pending_, [&](const auto &each) {
+            return is_chosen(*each.second);
+        });
     const ucs_status_t status = (busy > 0) ? UCS_ERR_BUSY : UCS_ERR_NO_DEVICE;
     if ((chosen != nullptr) && !found) {
-        return fail(status, UCS_LOG_LEVEL_ERROR,
-                    "card " + std::string(chosen) + " was not opened: " + why);
+        return table_.fail(status, UCS_LOG_LEVEL_ERROR,
+                           "card " + std::string(chosen) +
+                               " was not opened: " + why);
     }
-    if (wanted.named && (now.got < wanted.wanted)) {
-        return fail(UCS_ERR_BUSY, UCS_LOG_LEVEL_ERROR,
-                    setting_of_devices() + std::to_string(now.got) + " of " +
-                        std::to_string(wanted.wanted) +
-                        " cards are free: " + why);
+    if (wanted_.named && (got_ < wanted_.wanted)) {
+        return table_.fail(UCS_ERR_BUSY, UCS_LOG_LEVEL_ERROR,
+                           setting_of_devices() + std::to_string(got_) +
+                               " of " + std::to_string(wanted_.wanted) +
+                               " cards are free: " + why);
     }
     if (found) {
         for (const std::string &each : broken) {
@@ -300,17 +327,17 @@ ucs_status_t card_table::judge(const attempt &now, const char *chosen)
         }
         return UCS_OK;
     }
-    if (wanted.cards.empty()) {
+    if (wanted_.cards.empty()) {
         why = "HABANA_VISIBLE_DEVICES hides all " +
-              std::to_string(now.box.size()) + " cards of this machine";
+              std::to_string(box_.size()) + " cards of this machine";
     } else if ((busy > 0) && broken.empty()) {
         why = std::to_string(busy) + " of " +
-              std::to_string(wanted.cards.size()) +
+              std::to_string(wanted_.cards.size()) +
               " cards are in use by other processes (`ucx-gaudi info` shows "
               "them)";
     }
-    return fail(status,
-                broken.empty() ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_WARN, why);
+    return table_.fail(
+        status, broken.empty() ? UCS_LOG_LEVEL_DIAG : UCS_LOG_LEVEL_WARN, why);
 }
 
 void card_table::explain_missing_card()

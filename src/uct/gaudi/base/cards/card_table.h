@@ -19,8 +19,8 @@
  *   in_driver_ one thread opens or adopts a card right now. Else a card that we
  *              have just opened would look like one of the application's
  *
- * The hooks of hlthunk_open and hlthunk_close wait for neither, but for the
- * adoption of a card that the application has opened.
+ * The hook of hlthunk_close waits for neither, that of hlthunk_open for the
+ * second. Both wait for the closing of all cards, when the last user has gone.
  */
 #pragma once
 
@@ -136,7 +136,7 @@ private:
 
     using card_list = open_cards::owned_cards;
     using clock     = std::chrono::steady_clock;
-    struct attempt;
+    class opening;
 
     /* Has one of the flags, for as long as this object lives. */
     class turn {
@@ -153,18 +153,10 @@ private:
         bool *flag_ = nullptr;
     };
 
-    /* Opening, by the thread that has opening_: card_opening.cc. */
+    /* Without the lock. */
     ucs_status_t open_wanted(const char *chosen, const held_cards &open);
-    [[nodiscard]] std::string choose(attempt &now, const char *chosen);
-    void wait_for_resets(attempt &now);
-    [[nodiscard]] bool try_cards(attempt &now);
-    void open_missing(attempt &now);
-    void close_pending();
-    [[nodiscard]] ucs_status_t judge(const attempt &now, const char *chosen);
     ucs_status_t fail(ucs_status_t status, ucs_log_level_t level,
                       const std::string &why);
-
-    /* Without the lock. */
     [[nodiscard]] std::shared_ptr<card>
     make_card(const shim::visible_card &self,
               std::unique_ptr<shim::card> device,
@@ -191,7 +183,7 @@ private:
     bool in_driver_ = false;
     std::optional<util::in_use> in_use_; /* until the cards are closed: */
     open_cards opened_{*this};
-    /* Opened, and not published before all wanted ones are; in their order. */
+    /* Opened, and published when all wanted ones are; in their order. */
     std::map<size_t, std::shared_ptr<card>> pending_;
     std::vector<int> closing_; /* descriptors, by the application, right now */
     std::vector<shim::node_identity> nodes_of_ucx_;
