@@ -462,6 +462,7 @@ GAUDI_CHILD(uses_its_own_card_during_a_reset)
 {
     using std::chrono::steady_clock;
     load_module();
+    (void)cards(); /* loads the driver */
     if (std::string(std::getenv("OPEN_CARD")) != "none") {
         (void)allocate("gaudi0");
     }

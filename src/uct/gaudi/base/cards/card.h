@@ -103,26 +103,19 @@ public:
     held_cards() = default;
     /** @param cards  Held, once, for this. */
     explicit held_cards(open_cards *cards) : cards_(cards) {}
-    held_cards(const held_cards &other) : cards_(other.cards_)
+    held_cards(const held_cards &other) : cards_(other.cards_.get())
     {
         if (cards_ != nullptr) {
             cards_->hold();
         }
     }
-    held_cards(held_cards &&other) noexcept
-        : cards_(std::exchange(other.cards_, nullptr))
-    {}
+    held_cards(held_cards &&other) noexcept = default;
     held_cards &operator=(held_cards other) noexcept
     {
         std::swap(cards_, other.cards_);
         return *this;
     }
-    ~held_cards()
-    {
-        if (cards_ != nullptr) {
-            cards_->let_go();
-        }
-    }
+    ~held_cards() = default;
 
     /** Whether it holds anything: what has no card yet, too. */
     explicit operator bool() const { return cards_ != nullptr; }
@@ -151,7 +144,11 @@ public:
     [[nodiscard]] card *find_named(const char *name) const;
 
 private:
-    open_cards *cards_ = nullptr;
+    struct letting_go {
+        void operator()(open_cards *cards) const { cards->let_go(); }
+    };
+
+    std::unique_ptr<open_cards, letting_go> cards_;
 };
 
 /** A card that is open. Immutable, but for its end and the card table's

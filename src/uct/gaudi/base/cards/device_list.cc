@@ -28,13 +28,11 @@ device_selection select_devices(const std::string &text,
     std::string item;
     while (std::getline(list, item, ',')) {
         const std::string bus_id = shim::normalize_bus_id(item);
-        const auto found =
-            std::find_if(cards.begin(), cards.end(), [&](const auto &card) {
-                return (item == card.name()) ||
-                       (item == std::to_string(card.index)) ||
-                       (bus_id == card.info.bus_id);
-            });
-        const auto place = static_cast<size_t>(found - cards.begin());
+        const auto found = std::ranges::find_if(cards, [&](const auto &card) {
+            return (item == card.name()) ||
+                   (item == std::to_string(card.index)) ||
+                   (bus_id == card.info.bus_id);
+        });
         if (found == cards.end()) {
             result.error =
                 "'" + item + "' is none of the " +
@@ -42,8 +40,8 @@ device_selection select_devices(const std::string &text,
                 (visible.chosen ? "that are visible" : "of this machine");
             return result;
         }
-        if (std::find(result.cards.begin(), result.cards.end(), place) !=
-            result.cards.end()) {
+        const auto place = static_cast<size_t>(found - cards.begin());
+        if (std::ranges::count(result.cards, place) > 0) {
             result.error = "'" + item + "' is listed twice";
             return result;
         }
