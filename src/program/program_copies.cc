@@ -5,7 +5,7 @@
 
 #include "program/program_memory.h"
 #include "program/ucx_gaudi.h"
-#include "uct/gaudi/base/memory/memory_map.h"
+#include "uct/gaudi/base/memory/registration_cache.h"
 
 #include <algorithm>
 #include <cstring>
@@ -96,18 +96,31 @@ base::side side_of(const opened_ptr &opened, const void *address)
                          (reinterpret_cast<uintptr_t>(address) - opened->here));
 }
 
+/* Of the program's, if it is memory of this process. */
+base::held_registration find_host(const opened_ptr &opened, const void *address,
+                                  size_t length)
+{
+    return ((opened != nullptr) || memory_map::is_device(address))
+               ? nullptr
+               : program_memory::instance().find_host(address, length);
+}
+
 /* Whether cards reach all of a range. */
 bool is_mapped(const void *address, size_t length)
 {
-    if (memory_map::is_device(address)) {
+    if (memory_map::is_device(address) ||
+        (find_host(nullptr, address, length) != nullptr)) {
         return true;
     }
-    base::host_memory *found = memory_map::instance().find_host(
-        reinterpret_cast<uintptr_t>(address), length);
-    if (found != nullptr) {
-        found->put();
+    auto &of_ucx = base::registration_cache::instance();
+    if (!of_ucx.join()) {
+        return false;
     }
-    return found != nullptr;
+    const bool found =
+        base::held_registration(of_ucx.find_host(const_cast<void *>(address),
+                                                 length, false)) != nullptr;
+    (void)of_ucx.close();
+    return found;
 }
 
 } // namespace
@@ -117,9 +130,13 @@ copy_sides::copy_sides(void *to_address, const void *from_address,
                        size_t length)
     : to(program_ipc::instance().find(to_address, length)),
       from(program_ipc::instance().find(from_address, length)),
+      to_host(find_host(to, to_address, length)),
+      from_host(find_host(from, from_address, length)),
       dst(side_of(to, to_address)), src(side_of(from, from_address))
 {
-    const auto kind = [](const base::side &of) {
+    dst.registration = to_host.get();
+    src.registration = from_host.get();
+    const auto kind  = [](const base::side &of) {
         return of.is_device ? "gaudi" : "host";
     };
     if (!is_within()) {

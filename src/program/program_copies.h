@@ -7,6 +7,7 @@
 #pragma once
 
 #include "program/program_ipc.h"
+#include "uct/gaudi/base/transfer/planned_copy.h"
 #include "uct/gaudi/base/transfer/remote_memory.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 
@@ -33,6 +34,8 @@ struct copy_sides {
 
     opened_ptr to;
     opened_ptr from;
+    base::held_registration to_host; /* registered by the program, or nullptr */
+    base::held_registration from_host;
     base::side dst;
     base::side src;
 };

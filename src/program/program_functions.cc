@@ -118,22 +118,14 @@ ucs_status_t ucx_gaudi_host_register(void *address, size_t length)
         return UCS_ERR_INVALID_ADDR;
     }
     return program_memory::call([&](program_memory &own, const held_cards &) {
-        auto &map                 = memory_map::instance();
-        auto *fresh               = map.register_host(address, length);
-        bool added                = false;
-        const ucs_status_t status = base::guarded([&] {
-            added = own.add_host(address, *fresh);
-            return UCS_OK;
-        });
-        if (!added) {
-            map.deregister_host(fresh);
-        }
-        if ((status == UCS_OK) && !added) {
+        auto *fresh = new base::host_region(address, length);
+        if (!own.add_host(*fresh)) {
+            fresh->put();
             ucs_error("gaudi: host memory at %p is registered already",
                       address);
             return UCS_ERR_ALREADY_EXISTS;
         }
-        return status;
+        return UCS_OK;
     });
 }
 
@@ -143,12 +135,12 @@ ucs_status_t ucx_gaudi_host_unregister(void *address)
         return UCS_OK;
     }
     return program_memory::call([&](program_memory &own, const held_cards &) {
-        base::host_memory *memory = own.take_host(address);
+        base::host_region *memory = own.take_host(address);
         if (memory == nullptr) {
             ucs_error("gaudi: no host memory is registered at %p", address);
             return UCS_ERR_INVALID_ADDR;
         }
-        memory_map::instance().deregister_host(memory);
+        memory->put();
         return UCS_OK;
     });
 }

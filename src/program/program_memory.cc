@@ -10,7 +10,7 @@ using base::card_table;
 bool program_memory::is_in_use() const
 {
     return (calls_ > 0) || (uses_ != decltype(uses_){}) ||
-           !allocations_.empty() || !host_.empty();
+           !allocations_.empty() || (host_.size() > 0);
 }
 
 ucs_status_t program_memory::enter(bool opens, const char *card)
@@ -125,17 +125,47 @@ base::device_memory *program_memory::take(void *address)
     return found.empty() ? nullptr : found.mapped();
 }
 
-bool program_memory::add_host(void *address, base::host_memory &memory)
+/* Under the lock: what begins at an address. */
+static base::host_region *find_start(const util::interval_tree &host,
+                                     uint64_t start)
 {
-    std::lock_guard<std::mutex> guard(lock_);
-    return host_.emplace(address, &memory).second;
+    util::interval_node *found = nullptr;
+    host.for_each_overlap(start, start + 1, [&](util::interval_node &each) {
+        found = (each.start == start) ? &each : nullptr;
+        return found == nullptr;
+    });
+    return static_cast<base::host_region *>(found);
 }
 
-base::host_memory *program_memory::take_host(void *address)
+bool program_memory::add_host(base::host_region &memory)
 {
     std::lock_guard<std::mutex> guard(lock_);
-    const auto found = host_.extract(address);
-    return found.empty() ? nullptr : found.mapped();
+    const bool is_new = (find_start(host_, memory.start) == nullptr);
+    if (is_new) {
+        host_.insert(memory);
+    }
+    return is_new;
+}
+
+base::host_region *program_memory::take_host(const void *address)
+{
+    std::lock_guard<std::mutex> guard(lock_);
+    auto *found = find_start(host_, reinterpret_cast<uintptr_t>(address));
+    if (found != nullptr) {
+        host_.erase(*found);
+    }
+    return found;
+}
+
+base::held_registration program_memory::find_host(const void *address,
+                                                  size_t length)
+{
+    const auto start = reinterpret_cast<uintptr_t>(address);
+    std::lock_guard<std::mutex> guard(lock_);
+    auto *found = static_cast<base::host_region *>(
+        host_.find_cover(start, start + length));
+    return base::held_registration(
+        ((found != nullptr) && found->hold()) ? found : nullptr);
 }
 
 void program_memory::count(use what, int more)

@@ -116,11 +116,14 @@ public:
     /** @return nullptr when there is none. */
     [[nodiscard]] base::device_memory *take(void *address);
 
-    /** Host memory that the program has registered, by its address.
-     *  @return false when there is some at this address already. */
-    [[nodiscard]] bool add_host(void *address, base::host_memory &memory);
-    /** @return nullptr when there is none. */
-    [[nodiscard]] base::host_memory *take_host(void *address);
+    /** Host memory that the program has registered.
+     *  @return false when some begins at the same address already. */
+    [[nodiscard]] bool add_host(base::host_region &memory);
+    /** By its first address; nullptr when there is none. */
+    [[nodiscard]] base::host_region *take_host(const void *address);
+    /** What covers a range, with a reference; nullptr when nothing does. */
+    [[nodiscard]] base::held_registration find_host(const void *address,
+                                                    size_t length);
 
     /** What keeps the cards open, too, whoever has opened them. */
     enum class use { import, stream, ipc_export };
@@ -186,7 +189,7 @@ private:
     unsigned calls_ = 0;
     std::array<int, 3> uses_{};
     std::map<void *, base::device_memory *> allocations_;
-    std::map<void *, base::host_memory *> host_;
+    util::interval_tree host_; /* of host_region */
     std::condition_variable engine_is_idle_;
 };
 

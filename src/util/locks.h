@@ -73,7 +73,8 @@ private:
  * other, a writer holds it for a pointer update only.
  *
  * Nothing that may call the driver, the allocator or UCX is called while it is
- * held, because UCM callbacks take it inside the application's own munmap.
+ * held. A writer waits for readers that come without a pause: none holds it for
+ * longer than a look-up, and no munmap of the application waits for it.
  */
 class rw_spinlock {
 public:

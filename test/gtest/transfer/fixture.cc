@@ -5,7 +5,7 @@
 #include "common/ucx_logs.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/device_pool.h"
-#include "uct/gaudi/base/memory/memory.h"
+#include "uct/gaudi/base/memory/registration_cache.h"
 #include "uct/gaudi/base/ucx/config.h"
 
 #include <cerrno>
@@ -220,12 +220,14 @@ device_buffer::~device_buffer()
 }
 
 registration::registration(void *address, size_t size)
-    : memory_(*map().register_host(address, size))
-{}
+{
+    EXPECT_EQ(UCS_OK, base::registration_cache::instance().get(address, size,
+                                                               false, handle_));
+}
 
 registration::~registration()
 {
-    map().deregister_host(&memory_);
+    EXPECT_EQ(UCS_OK, base::registration_cache::put(*handle_));
 }
 
 transfers::transfers()  = default;
@@ -236,6 +238,16 @@ void transfers::SetUp()
     prepare_process();
     ASSERT_EQ(UCS_OK, base::card_table::instance().open(cards_));
     ASSERT_EQ(has_one_card() ? 1u : 2u, cards_.all().size());
+    base::registration_cache::settings cached{};
+    cached.use                = UCS_YES;
+    cached.rcache.event_prio  = 1000;
+    cached.rcache.max_regions = 1000;
+    cached.rcache.max_size    = SIZE_MAX;
+    if constexpr (requires { base::rcache_config{}.alignment; }) {
+        cached.rcache.alignment = base::rcache_alignment;
+    }
+    ASSERT_EQ(UCS_OK,
+              base::registration_cache::instance().open(cached, cards_));
     ASSERT_EQ(UCS_OK, base::transfer_engine::create(card(0), {}, engine));
     ASSERT_EQ(UCS_OK, base::transfer_engine::create(card(0), {}, other_));
     base::transfer_engine::open(domain);
@@ -248,6 +260,7 @@ void transfers::TearDown()
     }
     engine.reset();
     other_.reset();
+    EXPECT_TRUE(base::registration_cache::instance().close());
     cards_ = {};
     EXPECT_THAT(take_logs(), ::testing::IsEmpty());
 }

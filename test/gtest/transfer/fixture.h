@@ -160,7 +160,7 @@ public:
     registration &operator=(const registration &) = delete;
 
 private:
-    base::host_memory &memory_;
+    base::memory_handle *handle_ = nullptr;
 };
 
 /** What the module does when it is loaded, as far as engines need it. */

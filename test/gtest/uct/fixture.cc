@@ -473,9 +473,10 @@ ssize_t endpoint::put_bcopy(const void *local, size_t size,
 }
 
 ucs_status_t endpoint::put_zcopy(void *local, size_t size, uint64_t remote,
-                                 uct_completion_t *completion) const
+                                 uct_completion_t *completion,
+                                 uct_mem_h memh) const
 {
-    const uct_iov_t iov{local, size, UCT_MEM_HANDLE_NULL, 0, 1};
+    const uct_iov_t iov{local, size, memh, 0, 1};
     return uct_ep_put_zcopy(ep, &iov, 1, remote, rkey, completion);
 }
 

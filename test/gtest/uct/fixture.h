@@ -199,7 +199,8 @@ struct endpoint {
 
     /** Put or get with zero copy; the status of the call. */
     ucs_status_t put_zcopy(void *local, size_t size, uint64_t remote,
-                           uct_completion_t *completion) const;
+                           uct_completion_t *completion,
+                           uct_mem_h memh = nullptr) const;
     ucs_status_t get_zcopy(void *local, size_t size, uint64_t remote,
                            uct_completion_t *completion) const;
 

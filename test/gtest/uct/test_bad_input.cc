@@ -392,31 +392,4 @@ TEST_F(bad_address, every_operation_refuses_what_no_allocation_covers)
     }
 }
 
-TEST_F(bad_address, a_failed_copy_completes_once_with_an_error)
-{
-    GAUDI_NEEDS(own_pool);
-    const wished_faults only_the_job("packet=abort");
-    guarded_buffer host(4096);
-    counted_completion done;
-    counted_completion flushed;
-    auto device = std::make_unique<device_buffer>(md, 4096);
-
-    /* Freed under the transfer: the card meets an unmapped address. */
-    engine_hooks::pause(true);
-    tl->start_put(host.data(), 4096, device->remote(), &done);
-    device.reset();
-    engine_hooks::pause(false);
-    ASSERT_EQ(UCS_INPROGRESS, uct_ep_flush(tl->ep, 0, &flushed));
-    tl->flush();
-    EXPECT_EQ(1u, done.calls);
-    EXPECT_EQ(UCS_ERR_IO_ERROR, done.status);
-    EXPECT_EQ(1u, flushed.calls);
-    expect_log("gaudi0: a DMA copy of 4096 bytes failed: Input/output error");
-    EXPECT_EQ(1u, engine_hooks::counters().jobs_aborted);
-
-    /* The transport goes on. */
-    device_buffer other(md, 4096);
-    EXPECT_EQ(UCS_OK, tl->put_short(host.data(), 4096, other.remote()));
-}
-
 } // namespace gaudi::test

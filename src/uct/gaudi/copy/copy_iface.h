@@ -89,6 +89,15 @@ struct transport : base::transport_base,
     using endpoint                 = copy::endpoint;
     static ucs_config_field_t config_table[];
 
+    static base::host_region *registration_of(uct_mem_h memh)
+    {
+        auto *handle = static_cast<base::memory_handle *>(memh);
+        return ((handle != nullptr) && handle->is_valid() &&
+                (handle->what == base::memory_handle::kind::host))
+                   ? handle->host
+                   : nullptr;
+    }
+
     /* The transport: a device per card that is not lost. See copy_iface.cc. */
     static std::vector<base::transport_device> devices();
     static base::transport_properties properties(uct_iface_h iface);

@@ -137,13 +137,12 @@ ucs_status_t memory_domain::allocate(size_t &length, void *&address,
             ucs_topo_sys_device_get_name(device));
         return UCS_ERR_NO_DEVICE;
     }
-    auto handle         = std::make_unique<memory_handle>();
-    handle->what        = memory_handle::kind::allocated;
-    ucs_status_t status = base::allocate(*owner, length, quiet, handle->device);
+    base::device_memory *memory;
+    const ucs_status_t status = base::allocate(*owner, length, quiet, memory);
     if (status == UCS_OK) {
         ++allocations_;
-        address = reinterpret_cast<void *>(handle->device->start);
-        memh_p  = handle.release();
+        address = reinterpret_cast<void *>(memory->start);
+        memh_p  = &memory->allocation;
     }
     return status;
 }
@@ -160,7 +159,6 @@ ucs_status_t memory_domain::free(uct_mem_h memh)
     }
     base::memory_map::instance().free(*handle->device);
     --allocations_;
-    delete handle;
     return UCS_OK;
 }
 
@@ -196,7 +194,7 @@ ucs_status_t memory_domain::register_memory(void *address, size_t length,
 {
     memory_handle *handle;
     const ucs_status_t status =
-        registrations().get(address, length, quiet, handle);
+        registrations_.get(address, length, quiet, handle);
     if (status == UCS_OK) {
         memh_p = handle;
     }
@@ -213,7 +211,7 @@ ucs_status_t memory_domain::deregister(uct_mem_h memh, uct_completion_t *)
         ucs_error("gaudi_copy: allocated memory is freed, not deregistered");
         return UCS_ERR_INVALID_PARAM;
     }
-    const ucs_status_t status = registrations().put(handle);
+    const ucs_status_t status = base::registration_cache::put(*handle);
     if (status != UCS_OK) {
         ucs_error("gaudi_copy: mem_dereg: %p is not registered any more", memh);
     }
@@ -273,36 +271,26 @@ ucs_status_t memory_domain::detect(const void *address,
 
 namespace {
 
-/* One number, by its place in registration_cache::statistics. */
-template <base::memory_kind kind,
-          base::registration_cache::number
-              base::registration_cache::statistics::*number>
+template <std::atomic<uint64_t> base::registration_cache::statistics::*number>
 uint64_t statistic()
 {
-    return registrations().statistics_of(kind).*number;
-}
-
-template <base::memory_kind kind>
-void add_statistics(void *object, const char *directory)
-{
-    using numbers                  = base::registration_cache::statistics;
-    const base::vfs_number files[] = {
-        {"hits", statistic<kind, &numbers::hits>},
-        {"misses", statistic<kind, &numbers::misses>},
-        {"evictions", statistic<kind, &numbers::evictions>},
-        {"invalidations", statistic<kind, &numbers::invalidations>},
-        {"regions", statistic<kind, &numbers::regions>},
-        {"bytes", statistic<kind, &numbers::bytes>},
-    };
-    base::add_vfs_numbers(object, directory, files);
+    return registrations().numbers().*number;
 }
 
 } // namespace
 
 void memory_domain::add_files(void *object)
 {
-    add_statistics<base::memory_kind::host>(object, "registrations/host");
-    add_statistics<base::memory_kind::device>(object, "registrations/device");
+    using numbers                  = base::registration_cache::statistics;
+    const base::vfs_number files[] = {
+        {"hits", statistic<&numbers::hits>},
+        {"misses", statistic<&numbers::misses>},
+        {"evictions", statistic<&numbers::evictions>},
+        {"invalidations", statistic<&numbers::invalidations>},
+        {"regions", [] { return registrations().regions(); }},
+        {"bytes", [] { return registrations().bytes(); }},
+    };
+    base::add_vfs_numbers(object, "registrations/host", files);
 }
 
 } // namespace gaudi::copy

@@ -68,6 +68,8 @@ public:
     void add_files(void *object);
 
 private:
+    base::registration_cache &registrations_ =
+        base::registration_cache::instance();
     base::held_cards cards_; /* of which there may be none so far */
     std::atomic<uint64_t> allocations_{0};
 };

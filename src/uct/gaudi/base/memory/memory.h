@@ -1,25 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What the memory map knows: device memory, and host memory that cards can
- * reach.
+ * Device memory of this process, and what a uct_mem_h points to.
  */
 #pragma once
 
-#include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/cards/card.h"
 #include "util/interval_tree.h"
-#include "util/process.h"
 
 #include <atomic>
-#include <cerrno>
-#include <memory>
-#include <mutex>
-#include <new>
-#include <utility>
+#include <cstdint>
 
 namespace gaudi::base {
 
-enum class memory_kind { host, device };
+struct device_memory;
+class host_region;
+
+/** What a uct_mem_h of the memory domains points to: part of what it is a
+ *  handle of, which outlives it. */
+struct memory_handle {
+    enum class kind : uint8_t { allocated, device, host };
+
+    explicit memory_handle(host_region &of) : what(kind::host), host(&of) {}
+    memory_handle(kind of_kind, device_memory &of) : what(of_kind), device(&of)
+    {}
+    ~memory_handle() { invalidate(); }
+    memory_handle(const memory_handle &)            = delete;
+    memory_handle &operator=(const memory_handle &) = delete;
+
+    /** Whether it looks like a handle, and one that has not been released. */
+    [[nodiscard]] bool is_valid() const { return tag == valid_tag; }
+    void invalidate() { *const_cast<volatile uint64_t *>(&tag) = 0; }
+
+    static constexpr uint64_t valid_tag = 0x6d656d6861756467;
+
+    uint64_t tag = valid_tag;
+    kind what;
+    union {
+        device_memory *device;
+        host_region *host;
+    };
+};
 
 /** A range of device addresses that the driver mapped in one piece: what
  *  dma-bufs are made of. */
@@ -39,11 +59,21 @@ struct device_backing {
     }
 };
 
-/** Device memory that mem_alloc gave out, that the application mapped itself,
- * or a dma-buf that was imported. The range is of device addresses. Whoever has
- * it in the memory map derives from it; the destructor gives it back. */
+/** Device memory that was allocated here, that the application mapped, or an
+ *  imported dma-buf. The range is of device addresses. The last reference
+ *  destroys it, and the destructor gives the addresses back: of its owner, of
+ *  each registration, and of each operation, so that no card copies to or from
+ *  addresses that are somebody else's by then. */
 struct device_memory : util::interval_node {
     virtual ~device_memory() = default;
+
+    void hold() { references_.fetch_add(1, std::memory_order_relaxed); }
+    void put()
+    {
+        if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            delete this;
+        }
+    }
 
     card *owner = nullptr;             /* imported: the importer */
     held_cards cards;                  /* none for the application's */
@@ -52,164 +82,13 @@ struct device_memory : util::interval_node {
     bool of_application     = false;   /* mapped by it, where it liked */
     bool exact = true; /* else all addresses of its card, on which the
                           application has memory that was mapped unseen */
-    std::atomic<unsigned> registrations{0}; /* mem_reg of it, not yet undone */
     std::atomic<bool> exported{false};      /* a dma-buf was made of it */
-    bool gone = false; /* only registrations keep it; the memory map's, under
-                          its lock */
-};
-
-/** Where cards find one piece of memory: each that uses it maps it once.
- *
- *  Readers take no lock. One card maps at a time; who takes all entries away is
- *  the last one to use it. */
-class card_mappings {
-public:
-    /** What came of it for a card; never changed after that. */
-    struct entry {
-        const card *user = nullptr;
-        int result       = 0; /**< 0, or -errno of the driver */
-        held_cards cards;     /**< outlive the mapping */
-        shim::registration mapping;
-        std::unique_ptr<entry> next;
-    };
-
-    card_mappings() = default;
-    ~card_mappings() { (void)take(); }
-    card_mappings(const card_mappings &)            = delete;
-    card_mappings &operator=(const card_mappings &) = delete;
-
-    /**
-     * The device address of the first byte on a card.
-     *
-     * @param map   Called with a mapping to fill when nothing is known of the
-     *              card: has the driver map the memory. What it returns, 0 or
-     *              -errno, is kept, and the driver not asked again.
-     * @return 0 or -errno.
-     */
-    template <typename Map>
-    int va_on(const card &user, Map &&map, uint64_t &va_p)
-    {
-        const entry *known = find(user);
-        if (known == nullptr) {
-            const std::lock_guard<std::mutex> guard(lock_);
-            known = find(user);
-            if (known == nullptr) {
-                std::unique_ptr<entry> fresh(new (std::nothrow) entry);
-                if (fresh == nullptr) {
-                    return -ENOMEM;
-                }
-                fresh->result = map(fresh->mapping);
-                fresh->user   = &user;
-                fresh->cards  = user.hold();
-                known         = add(std::move(fresh));
-            }
-        }
-        va_p = known->mapping.address();
-        return known->result;
-    }
-
-    /** All of them, for the caller to destroy; the list is empty. */
-    [[nodiscard]] std::unique_ptr<entry> take()
-    {
-        return std::unique_ptr<entry>(first_.exchange(nullptr));
-    }
+    std::atomic<unsigned> registrations{0}; /* by the handle: */
+    memory_handle registration{memory_handle::kind::device, *this};
+    memory_handle allocation{memory_handle::kind::allocated, *this};
 
 private:
-    [[nodiscard]] const entry *find(const card &user) const
-    {
-        const entry *known = first_.load(std::memory_order_acquire);
-        while ((known != nullptr) && (known->user != &user)) {
-            known = known->next.get();
-        }
-        return known;
-    }
-
-    const entry *add(std::unique_ptr<entry> fresh)
-    {
-        fresh->next.reset(first_.load(std::memory_order_relaxed));
-        entry *made = fresh.release();
-        first_.store(made, std::memory_order_release);
-        return made;
-    }
-
-    std::mutex lock_; /* adds entries; held across the driver call */
-    std::atomic<entry *> first_{nullptr};
-};
-
-/** Registered host memory: pinned and mapped once for each card that uses it.
- *  Counted: by its registration and by every transfer that uses it. The last
- *  one to let go unmaps it, so a transfer that found it by its pointer stays
- *  valid when another thread deregisters it meanwhile. */
-class host_memory : public util::interval_node {
-public:
-    /** @param is_staging  It is the transports' own. */
-    host_memory(void *address, size_t length, bool is_staging)
-        : util::interval_node(reinterpret_cast<uintptr_t>(address), length),
-          is_staging_(is_staging)
-    {}
-
-    /** The device address of the first byte on a card; mapped on first use
-     *  there.
-     *  @return 0 or -errno. */
-    [[nodiscard]] int va_on(const card &user, uint64_t &va_p);
-
-    /** Whether a card could not map it. */
-    [[nodiscard]] bool was_refused() const
-    {
-        return refused_.load(std::memory_order_relaxed);
-    }
-
-    void get() { references_.fetch_add(1, std::memory_order_relaxed); }
-
-    /** Let go of it; the last one calls the driver. */
-    void put()
-    {
-        if (drop()) {
-            delete this;
-        }
-    }
-
-    /** Whether pointers lead to it; the memory map's, under its lock. */
-    bool listed = false;
-
-private:
-    friend class retired_memory;
-
-    ~host_memory() = default;
-
-    /* @return Whether nobody else has it. */
-    [[nodiscard]] bool drop()
-    {
-        return references_.fetch_sub(1, std::memory_order_acq_rel) == 1;
-    }
-
-    const bool is_staging_;
     std::atomic<unsigned> references_{1};
-    std::atomic<bool> refused_{false};
-    card_mappings mappings_;
-    host_memory *next_retired_ = nullptr;
-};
-
-/** Registrations that have ended where the driver must not be called; the next
- *  one who may does. */
-class retired_memory {
-public:
-    /** Let go of memory; without locks or driver calls. */
-    void add(host_memory &memory);
-
-    /** Have the driver unmap all there is. Called without locks; costs a load
-     *  when that is nothing. */
-    void unmap()
-    {
-        if (first_.load(std::memory_order_relaxed) != nullptr) {
-            unmap_all();
-        }
-    }
-
-private:
-    void unmap_all();
-
-    std::atomic<host_memory *> first_{nullptr};
 };
 
 } // namespace gaudi::base

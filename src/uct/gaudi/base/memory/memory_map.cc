@@ -72,25 +72,28 @@ memory_map::resolution memory_map::resolve(uint64_t start, uint64_t end) const
 std::optional<device_location> memory_map::find_device(uint64_t start,
                                                        size_t length) const
 {
-    std::shared_lock<util::rw_spinlock> guard(memory_lock_);
-    const device_memory *memory = resolve(start, start + length).memory;
+    std::shared_lock<util::rw_spinlock> guard(lock_);
+    device_memory *memory = resolve(start, start + length).memory;
     if (memory == nullptr) {
         return std::nullopt;
     }
-    device_location found(*memory);
-    if (found.is_sole && (of_application_ > 0)) {
-        for_each_device(found.start, found.end, [&](const device_memory &each) {
-            found.is_sole = (&each == memory) || !each.exact;
-            return found.is_sole;
-        });
+    bool is_sole = memory->exact;
+    if (is_sole && (of_application_ > 0)) {
+        for_each_device(memory->start, memory->end,
+                        [&](const device_memory &each) {
+                            is_sole = (&each == memory) || !each.exact;
+                            return is_sole;
+                        });
     }
-    return found;
+    return device_location{
+        memory->owner, memory->imported, memory->exact,    is_sole,
+        memory->start, memory->end,      device_version(), memory};
 }
 
 refusal memory_map::why_not(const void *address, size_t length) const
 {
     const auto start = reinterpret_cast<uintptr_t>(address);
-    std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+    std::shared_lock<util::rw_spinlock> guard(lock_);
     const resolution found = resolve(start, start + length);
     if (found.lost != nullptr) {
         return {UCS_ERR_NO_DEVICE, "were on a card that is lost", found.lost};
@@ -109,7 +112,7 @@ void memory_map::collect_allocations(
     /* Room first: the lock is held across no allocation. */
     for (size_t count = 0;;) {
         allocations.reserve(count);
-        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+        std::shared_lock<util::rw_spinlock> guard(lock_);
         count = device_memory_.size();
         if (count > allocations.capacity()) {
             continue;
@@ -129,57 +132,14 @@ void memory_map::collect_allocations(
     }
 }
 
-host_memory *memory_map::register_host(void *address, size_t length,
-                                       bool is_staging)
-{
-    auto *memory   = new host_memory(address, length, is_staging);
-    memory->listed = true;
-    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
-    host_memory_.insert(*memory);
-    return memory;
-}
-
-void memory_map::deregister_host(host_memory *memory)
-{
-    withdraw_host(*memory);
-    memory->put();
-}
-
-void memory_map::withdraw_host(host_memory &memory)
-{
-    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
-    if (memory.listed) {
-        host_memory_.erase(memory);
-        memory.listed = false;
-    }
-}
-
-bool memory_map::withdraw_unmapped(uint64_t start, uint64_t end)
-{
-    {
-        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
-        if (host_memory_.find_overlap(start, end) == nullptr) {
-            return false;
-        }
-    }
-    bool any = false;
-    std::lock_guard<util::rw_spinlock> guard(memory_lock_);
-    while (util::interval_node *node = host_memory_.find_overlap(start, end)) {
-        host_memory_.erase(*node);
-        static_cast<host_memory *>(node)->listed = false;
-        any                                      = true;
-    }
-    return any;
-}
-
 device_memory *memory_map::hold_device(const void *address, size_t length)
 {
     const auto start = reinterpret_cast<uintptr_t>(address);
 
-    std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+    std::shared_lock<util::rw_spinlock> guard(lock_);
     device_memory *memory = resolve(start, start + length).memory;
     if (memory != nullptr) {
-        ++memory->registrations;
+        memory->hold();
     }
     return memory;
 }
@@ -195,18 +155,6 @@ device_memory *memory_map::register_device(const void *address, size_t length)
                                  reinterpret_cast<uintptr_t>(address), length));
     }
     return memory;
-}
-
-void memory_map::deregister_device(device_memory *memory)
-{
-    bool last;
-    {
-        std::lock_guard<util::rw_spinlock> guard(memory_lock_);
-        last = (--memory->registrations == 0) && memory->gone;
-    }
-    if (last) {
-        delete memory;
-    }
 }
 
 bool memory_map::add(device_memory &memory)
@@ -257,26 +205,11 @@ device_memory *memory_map::take_import(const void *address)
 
 void memory_map::end(device_memory &memory)
 {
-    const auto ending = ending_.load();
-    if ((memory.registrations > 0) && (ending != nullptr)) {
+    memory.allocation.invalidate();
+    if (const auto ending = ending_.load()) {
         ending(memory);
     }
-    /* With registrations it is the last one's to destroy, at any time. */
-    const uint64_t start  = memory.start;
-    const uint64_t length = memory.end - start;
-    unsigned registrations;
-    {
-        std::lock_guard<util::rw_spinlock> guard(memory_lock_);
-        memory.gone   = true;
-        registrations = memory.registrations;
-    }
-    if (registrations == 0) {
-        delete &memory;
-    } else {
-        ucs_debug("gaudi: %lu bytes of device memory at %#lx are kept for %u "
-                  "registrations",
-                  length, start, registrations);
-    }
+    memory.put();
 }
 
 void memory_map::free(device_memory &memory)
@@ -300,7 +233,7 @@ void memory_map::announce_gone(uint64_t start, uint64_t end) const
 {
     bool shared = false;
     {
-        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
+        std::shared_lock<util::rw_spinlock> guard(lock_);
         shared = device_memory_.find_overlap(start, end) != nullptr;
     }
     void *address = reinterpret_cast<void *>(start);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What is at an address: device memory of which card, or host memory that cards
- * can reach.
+ * Which card has the device memory at an address.
  *
  * One map per process; a forked child gets an empty one of its own. Device
  * memory comes from us (device_pool.h), from others as dma-bufs (dmabuf.h), and
@@ -9,9 +8,8 @@
  * mapped some unseen, all addresses of that card count as device memory, after
  * everything that is known exactly.
  *
- * Threads: any. One lock, memory_lock_, a spinlock that is held across nothing:
- * no driver call, no allocation, no UCX call. What UCM calls takes this one
- * alone. It is not held when UCM events are dispatched.
+ * Threads: any. One lock, lock_, a spinlock that is held across nothing: no
+ * driver call, no allocation, no UCX call.
  */
 #pragma once
 
@@ -32,20 +30,16 @@ namespace gaudi::base {
 
 /** Where a range of device addresses is, and the allocation around it. */
 struct device_location {
-    device_location() = default;
-    explicit device_location(const device_memory &memory)
-        : owner(memory.owner), imported(memory.imported), exact(memory.exact),
-          is_sole(exact), start(memory.start), end(memory.end)
-    {}
-
     card *owner;
-    bool imported; /**< of another card or process: only engines that reach host
-                        memory reach it */
-    bool exact;    /**< false: mapped unseen; what follows is all that it can be
-                        in */
+    bool imported; /**< of another card or process: only engines that reach
+                        host memory reach it */
+    bool exact;    /**< false: mapped unseen; what follows is all that it can
+                        be in */
     bool is_sole;  /**< for all of what follows the answer is the same */
     uint64_t start;
     uint64_t end;
+    uint64_t version;      /**< memory_map::device_version() of this answer */
+    device_memory *memory; /**< to be held by @ref memory_map::hold */
 };
 
 /** Why a range of device addresses is refused. */
@@ -107,17 +101,16 @@ public:
         return find_device(reinterpret_cast<uintptr_t>(address), length);
     }
 
-    /** Find a registration that covers host memory.
-     *  @return With a reference for the caller, or nullptr. */
-    [[nodiscard]] host_memory *find_host(uint64_t start, size_t length) const
+    /** Keep memory that was found, and its addresses, until its
+     *  device_memory::put. @return false when the map has changed since. */
+    [[nodiscard]] bool hold(const device_location &found) const
     {
-        std::shared_lock<util::rw_spinlock> guard(memory_lock_);
-        auto *found = static_cast<host_memory *>(
-            host_memory_.find_cover(start, start + length));
-        if (found != nullptr) {
-            found->get();
+        const std::shared_lock<util::rw_spinlock> guard(lock_);
+        const bool holds = (found.version == device_version());
+        if (ucs_likely(holds)) {
+            found.memory->hold();
         }
-        return found;
+        return holds;
     }
 
     /** Why @ref find_device or @ref register_device refuse a range of device
@@ -130,36 +123,18 @@ public:
 
     /* --- registering -------------------------------------------------------*/
 
-    /** Register host memory, so that transfers find it by pointer. Makes no
-     *  driver call: a card maps the memory when it uses it for the first time,
-     *  and memory that it cannot map (read-only, or not all there) is staged.
-     *  UCP registers what programs never send from a card, too.
-     *  @param is_staging  It is the transports' own, which every card maps. */
-    [[nodiscard]] host_memory *register_host(void *address, size_t length,
-                                             bool is_staging = false);
-
-    /** Undo a registration. */
-    void deregister_host(host_memory *memory);
-
-    /** Let pointers not lead to a registration any more; the caller keeps its
-     *  reference. No driver call. */
-    void withdraw_host(host_memory &memory);
-
-    /** Withdraw all registrations of host memory that is going away. Called
-     *  from UCM. @return Whether there were any. */
-    bool withdraw_unmapped(uint64_t start, uint64_t end);
-
-    /** Count a registration of device memory. @return nullptr when no
+    /** Find device memory, with a reference. @return nullptr when no
      *  allocation covers the range, or several cards have it. */
-    [[nodiscard]] device_memory *register_device(const void *address,
-                                                 size_t length);
-
-    /** The same without the bytes behind an allocation that UCP adds. */
     [[nodiscard]] device_memory *hold_device(const void *address,
                                              size_t length);
 
-    /** Undo a registration of device memory. */
-    void deregister_device(device_memory *memory);
+    /** The same for a range that UCP may have rounded up: without the bytes
+     *  behind its allocation. */
+    [[nodiscard]] device_memory *register_device(const void *address,
+                                                 size_t length);
+
+    /** Undo one of these. */
+    static void deregister_device(device_memory *memory) { memory->put(); }
 
     /* --- what brings device memory, and takes it away ----------------------*/
 
@@ -174,13 +149,12 @@ public:
      * begins there. */
     [[nodiscard]] device_memory *take_import(const void *address);
 
-    /** Have a function called with memory that is to be destroyed and still has
-     *  registrations: it may undo those that it knows. Without locks. */
+    /** Have a function called with memory that has been removed, before its
+     *  owner's reference is dropped. Without locks. */
     static void on_end(void (*ending)(device_memory &)) { ending_ = ending; }
 
-    /** Destroy memory that was removed: now, or when its last registration has
-     *  ended, since caches of registrations let go of them a little later. */
-    void end(device_memory &memory);
+    /** Drop the owner's reference to memory that was removed. */
+    static void end(device_memory &memory);
 
     /** Remove memory, announce it as gone, and end it. */
     void free(device_memory &memory);
@@ -193,7 +167,7 @@ public:
     void announce_gone(uint64_t start, uint64_t end) const;
 
 private:
-    /* Under memory_lock_. */
+    /* Under the lock. */
     struct resolution {
         device_memory *memory = nullptr;
         bool ambiguous        = false;   /* several cards have it */
@@ -216,7 +190,7 @@ private:
     /* To change what is known of device memory. */
     class device_change {
     public:
-        explicit device_change(memory_map &of) : guard_(of.memory_lock_)
+        explicit device_change(memory_map &of) : guard_(of.lock_)
         {
             of.device_version_.fetch_add(1, std::memory_order_release);
         }
@@ -225,10 +199,9 @@ private:
         std::lock_guard<util::rw_spinlock> guard_;
     };
 
-    mutable util::rw_spinlock memory_lock_;
+    mutable util::rw_spinlock lock_;
     std::atomic<uint64_t> device_version_{0};
     util::interval_tree device_memory_;
-    util::interval_tree host_memory_;
     size_t of_application_ = 0; /* ranges in device_memory_ */
 };
 

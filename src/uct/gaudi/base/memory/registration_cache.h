@@ -1,69 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Memory handles, and the cache of registrations behind them.
+ * Registrations of memory, for memory domains and transfers.
  *
- * One per process: the first memory domain that opens makes the caches, the
- * last one that closes destroys them. Two caches of UCX: one of
- * host memory, whose regions are registrations that cards map on first use, and
- * one of device memory, whose regions are allocations or slices of them. Both
- * are bounded, and merge regions that overlap.
+ * Host memory: a region of one cache of UCX, which the process has as long as
+ * anybody has it open. Device memory: a count of its allocation.
  *
- * A region that nobody uses stays until it is evicted, its memory is unmapped
- * or freed (UCM says so), or the process forks. UCX calls us back for that with
- * its locks held, which are tried for in the application's munmap, and in a
- * fork. So nothing is unmapped there: it is set aside, and the next call of get
- * or put, or close, has the driver unmap it. Where nobody calls these, a
- * thread does, after util::delayed_call::delay; the same for memory that the
- * application unmapped, which UCX itself would keep pinned until the next miss.
- *
- * Without memory events there is no cache, see settings::use: each handle is a
- * registration of its own then, and host memory must stay mapped as long.
+ * Where there are no memory events, or settings say so, there is no cache: each
+ * registration of host memory is one of its own, which only its handle leads
+ * to, and memory must stay mapped as long.
  *
  * Threads: any.
  */
 #pragma once
 
+#include "uct/gaudi/base/memory/host_region.h"
 #include "uct/gaudi/base/memory/memory_map.h"
-#include "uct/gaudi/base/ucx/rcache.h"
-#include "util/background_thread.h"
-#include "util/locks.h"
 #include "util/process.h"
 
 #include <atomic>
-#include <memory>
 #include <mutex>
-
-extern "C" {
-#include <ucs/datastruct/list.h>
-}
 
 namespace gaudi::base {
 
-/** What a uct_mem_h of the memory domains points to. */
-struct memory_handle {
-    enum class kind : uint8_t { allocated, device, host };
-
-    memory_handle() = default;
-    ~memory_handle() { *const_cast<volatile uint64_t *>(&tag) = 0; }
-    memory_handle(const memory_handle &)            = delete;
-    memory_handle &operator=(const memory_handle &) = delete;
-
-    /** Whether it looks like a handle, and one that has not been released. */
-    [[nodiscard]] bool is_valid() const { return tag == valid_tag; }
-
-    static constexpr uint64_t valid_tag = 0x6d656d6861756467;
-
-    uint64_t tag = valid_tag;
-    kind what    = kind::host;
-    bool cached  = false; /**< part of a region of the cache; may be shared */
-    union {
-        device_memory *device; /**< allocated, or registered */
-        host_memory *host = nullptr;
-    };
-    ucs_list_link_t link{}; /**< the cache's, if it is part of a region */
-};
-
-class registration_cache {
+class registration_cache final : private rcache {
 public:
     struct settings {
         int use;   /**< ucs_ternary_auto_value_t; UCS_TRY: go without
@@ -72,17 +31,16 @@ public:
         rcache_config rcache;
     };
 
-    using number = std::atomic<uint64_t>;
-
-    /** What a cache did since it was made. */
+    /** Since the cache was made. */
     struct statistics {
-        number hits{0}; /**< as UCX counts: threads that meet may lose one */
-        number misses{0};
-        number evictions{0};     /**< regions that had to make room */
-        number invalidations{0}; /**< regions that went for other reasons */
-        number regions{0};       /**< that there are now */
-        number bytes{0};         /**< in these */
+        std::atomic<uint64_t> hits{0};
+        std::atomic<uint64_t> misses{0};
+        std::atomic<uint64_t> evictions{0};     /**< regions that made room */
+        std::atomic<uint64_t> invalidations{0}; /**< regions that went for
+                                                     other reasons */
     };
+
+    ~registration_cache() { destroy(); }
 
     /** The one of this process. */
     static registration_cache &instance()
@@ -90,44 +48,83 @@ public:
         return util::of_this_process<registration_cache>();
     }
 
-    /** Make the caches, or count one more user; the settings of the first one
-     *  hold, and its cards are held until the caches end. */
-    [[nodiscard]] ucs_status_t open(const settings &wished,
+    /** Make the cache, or count one more user. The settings of the first one
+     *  hold, and its cards are held until the cache ends. */
+    [[nodiscard]] ucs_status_t open(const settings &wanted,
                                     const held_cards &cards);
 
-    /** Count one more user of caches that are there.
-     *  @return false when there are none, because nobody has them open. */
+    /** Count one more user of what is open. @return false when nothing is. */
     [[nodiscard]] bool join();
 
-    /** Whether anybody has them open. */
-    [[nodiscard]] bool is_open();
+    /** Whether @ref join would succeed. Costs a load. */
+    [[nodiscard]] bool is_open() const
+    {
+        return users_.load(std::memory_order_relaxed) > 0;
+    }
 
-    /** Undo one open or join.
-     *  @return false when handles were not released: nothing is undone then. */
+    /** Undo one open or join. The last one ends the cache; where registrations
+     *  were not released, which it says, that is left to the next last one.
+     *  @return false then. */
     [[nodiscard]] bool close();
 
     /**
-     * Register memory.
-     *
-     * Makes no driver call for memory that is cached.
+     * Register memory. Makes no driver call.
      *
      * @param quiet     Log a failure as a diagnostic, not as an error.
      * @param handle_p  Filled on success.
      * @return UCS_ERR_INVALID_ADDR for device memory that no allocation covers.
      */
     [[nodiscard]] ucs_status_t get(void *address, size_t length, bool quiet,
-                                   memory_handle *&handle_p);
+                                   memory_handle *&handle_p)
+    {
+        if (ucs_likely(exists() && !memory_map::is_device(address) &&
+                       memory_map::is_plausible(address, length))) {
+            const uint64_t missed =
+                numbers_.misses.load(std::memory_order_relaxed);
+            auto *region =
+                static_cast<host_region *>(rcache::get(address, length));
+            if (ucs_likely(region != nullptr)) {
+                /* Threads that meet may lose one. */
+                if (missed == numbers_.misses.load(std::memory_order_relaxed)) {
+                    numbers_.hits.store(
+                        numbers_.hits.load(std::memory_order_relaxed) + 1,
+                        std::memory_order_relaxed);
+                }
+                handle_p = &region->handle;
+                return UCS_OK;
+            }
+        }
+        return get_other(address, length, quiet, handle_p);
+    }
 
-    /** Undo a registration.
-     *  @return UCS_ERR_INVALID_PARAM when it has been undone before, where that
-     *  can be told. */
-    [[nodiscard]] ucs_status_t put(memory_handle *handle);
+    /** Undo a registration. @return UCS_ERR_INVALID_PARAM when it has been
+     *  undone before, where that can be told. */
+    [[nodiscard]] static ucs_status_t put(memory_handle &handle)
+    {
+        if (ucs_unlikely(handle.what != memory_handle::kind::host)) {
+            return put_device(*handle.device);
+        }
+        if (ucs_unlikely(handle.host->is_unused())) {
+            return UCS_ERR_INVALID_PARAM;
+        }
+        handle.host->put();
+        return UCS_OK;
+    }
 
-    /** Have host memory in the cache that nobody has registered, so that
-     *  transfers find it. It stays as idle regions do. The caller has joined.
-     *  @return false when it is not there: without a cache of host memory,
-     *  which hears of memory that is unmapped, or without room. */
-    [[nodiscard]] bool remember_host(void *address, size_t length);
+    /** The cached registration of host memory, with a reference. The caller
+     *  has the cache open.
+     *  @param create  Have it registered where it is not.
+     *  @return nullptr: there is none. */
+    [[nodiscard]] host_region *find_host(void *address, size_t length,
+                                         bool create)
+    {
+        if (!exists()) {
+            return nullptr;
+        }
+        return static_cast<host_region *>(
+            create ? rcache::get(address, length)
+                   : find(reinterpret_cast<uintptr_t>(address), length));
+    }
 
     /** The range to register for a part of an allocation.
      *  @param[in,out] start,end  The part; grown to the whole if settings say
@@ -136,7 +133,7 @@ public:
                       uint64_t &end) const;
 
     /** Whether registrations of host memory are cached. */
-    [[nodiscard]] bool caches_host() const { return host_.exists(); }
+    [[nodiscard]] bool caches_host() const { return exists(); }
 
     /** Seconds for a look-up; what registering costs a program that comes back.
      */
@@ -145,56 +142,30 @@ public:
         return rcache_overhead(settings_.rcache);
     }
 
-    [[nodiscard]] const statistics &statistics_of(memory_kind kind) const
-    {
-        return (kind == memory_kind::host) ? host_ : device_;
-    }
+    [[nodiscard]] const statistics &numbers() const { return numbers_; }
+    using rcache::bytes;
+    using rcache::regions;
 
     /** Of the parent's, see util/process.h. */
-    void after_fork_in_child();
+    using rcache::after_fork_in_child;
 
 private:
-    /* One cache of UCX. */
-    struct region_cache final : rcache, statistics {
-        explicit region_cache(registration_cache &of) : self(of) {}
-        ~region_cache() { destroy(); }
-        ucs_status_t create_region(void *storage, uint64_t start, uint64_t end,
-                                   void *argument) noexcept override;
-        void end_region(void *storage, uint64_t start,
-                        uint64_t end) noexcept override;
-        void host_unmapped(uint64_t start, uint64_t end) noexcept override;
-        [[nodiscard]] uint64_t taken();
+    ucs_status_t create_region(void *storage, uint64_t start,
+                               uint64_t end) noexcept override;
+    void end_region(void *storage) noexcept override;
+    ucs_status_t make_cache();
+    [[gnu::noinline]] static ucs_status_t get_other(void *address,
+                                                    size_t length, bool quiet,
+                                                    memory_handle *&handle_p);
+    static ucs_status_t get_device(void *address, size_t length, bool quiet,
+                                   memory_handle *&handle_p);
+    [[gnu::noinline]] static ucs_status_t put_device(device_memory &memory);
 
-        registration_cache &self;
-        util::brief_lock lock; /* a leaf: */
-        ucs_list_link_t handles{&handles, &handles};
-    };
-
-    ucs_status_t make_caches();
-    void destroy_caches();
-    memory_handle *get_region(region_cache &cache, void *address, size_t length,
-                              void *memory);
-    [[gnu::noinline]] ucs_status_t get_device(void *address, size_t length,
-                                              bool quiet,
-                                              memory_handle *&handle_p);
-    [[gnu::noinline]] ucs_status_t get_uncached(void *address, size_t length,
-                                                memory_handle *&handle_p);
-    [[gnu::noinline]] void start_tidying();
-    ucs_status_t put_region(region_cache &cache, memory_handle *handle);
-    void tidy();
-    void collect_garbage();
-
-    /* Made before UCM calls us, where nothing can be allocated. */
-    memory_map &map_ = memory_map::instance();
     std::mutex users_lock_; /* opening, closing; held across UCX's calls */
-    unsigned users_ = 0;
-    held_cards cards_; /* while there are users */
+    std::atomic<unsigned> users_{0};
+    held_cards cards_; /* while there are users, or registrations were left */
     settings settings_{};
-    std::atomic<uint64_t> uncached_{0}; /* handles without a region */
-    region_cache host_{*this};
-    region_cache device_{*this};
-    retired_memory retired_;
-    std::unique_ptr<util::delayed_call> tidying_; /* while there are caches */
+    statistics numbers_;
 };
 
 } // namespace gaudi::base

@@ -16,7 +16,8 @@ namespace gaudi::base {
 
 /** Lets go of what a copy relies on. */
 struct let_go {
-    void operator()(host_memory *held) const { held->put(); }
+    void operator()(host_region *held) const { held->put(); }
+    void operator()(device_memory *held) const { held->put(); }
     void operator()(channel *held) const { --held->users; }
 };
 /** What copies of one engine hold together: the first of them, until the last
@@ -36,7 +37,8 @@ struct let_go_of_remote {
     }
     shared_hold *shared = nullptr; /* nullptr: it is held for this copy alone */
 };
-using held_registration = std::unique_ptr<host_memory, let_go>;
+using held_registration = std::unique_ptr<host_region, let_go>;
+using held_device       = std::unique_ptr<device_memory, let_go>;
 using held_remote       = std::unique_ptr<remote_memory, let_go_of_remote>;
 using held_channel      = std::unique_ptr<channel, let_go>;
 
@@ -53,6 +55,8 @@ struct planned_copy {
     const util::process_memory *process = nullptr; /* whose host memory;
                                                       nullptr: this process's */
     held_registration registration; /* of host memory here, or nullptr */
+    held_device device[2];          /* memory here, so that it is not given out
+                                       again while a card copies; or nullptr */
     held_remote remote;             /* memory of another process, or nullptr */
     held_channel by_owner; /* whose chunks it goes through, where that process
                               copies, too, or whose ports it uses; else
@@ -99,6 +103,8 @@ struct planned_copy {
         chunk.reset();
         by_owner.reset();
         registration.reset();
+        device[0].reset();
+        device[1].reset();
         remote.reset();
     }
 };

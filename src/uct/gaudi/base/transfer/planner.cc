@@ -125,9 +125,10 @@ ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
     }
     device_location where;
     channel *by;
-    const bool to_card        = dst.is_device;
-    const side &device        = to_card ? dst : src;
-    const ucs_status_t status = find_device(device, length, where, by);
+    const bool to_card = dst.is_device;
+    const side &device = to_card ? dst : src;
+    const ucs_status_t status =
+        hold_device(device, length, where, by, copy.device[0]);
     if (status == UCS_OK) {
         plan_host_side(to_card, to_card ? src : dst, host, *by, device.address,
                        copy);
@@ -163,12 +164,16 @@ void planner::plan_host_side(bool to_card, const side &host, host_side how,
 held_registration planner::find_registration(const side &host, size_t length,
                                              bool remember)
 {
-    held_registration known(map_.find_host(host.address, length));
-    if ((known == nullptr) && remember && (registrations_ != nullptr) &&
-        registrations_->remember_host(host.pointer(), length)) {
-        known.reset(map_.find_host(host.address, length));
+    host_region *known = host.registration;
+    if ((known != nullptr) && known->covers(host.address, length) &&
+        known->hold()) {
+        return held_registration(known);
     }
-    return known;
+    return held_registration(
+        has_registrations()
+            ? registrations_->find_host(host.pointer(), length,
+                                        remember && remember_host_)
+            : nullptr);
 }
 
 /* Within this process. Only engines that reach host memory reach what was
@@ -181,9 +186,10 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
     device_location from;
     channel *reader;
     channel *writer;
-    ucs_status_t status = find_device(dst, copy.left, to, reader);
+    ucs_status_t status =
+        hold_device(dst, copy.left, to, reader, copy.device[0]);
     if (status == UCS_OK) {
-        status = find_device(src, copy.left, from, writer);
+        status = hold_device(src, copy.left, from, writer, copy.device[1]);
     }
     if (status != UCS_OK) {
         return status;
@@ -301,7 +307,8 @@ ucs_status_t planner::plan_remote_device(bool put, const side &there,
     device_location where;
     channel *by = nullptr;
     if (here.is_device) {
-        const ucs_status_t status = find_device(here, copy.left, where, by);
+        const ucs_status_t status =
+            hold_device(here, copy.left, where, by, copy.device[0]);
         if (status != UCS_OK) {
             return status;
         }
@@ -330,7 +337,7 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
     va = device.address;
     if (device.remote == nullptr) {
         device_location where;
-        return find_device(device, length, where, by);
+        return hold_device(device, length, where, by, copy.device[0]);
     }
     ucs_status_t status = hold(device, length, copy.remote);
     if (status != UCS_OK) {
@@ -356,18 +363,14 @@ ucs_status_t planner::reach(const side &device, size_t length, bool to_device,
         });
 }
 
-ucs_status_t planner::check(const side &device, size_t length, const card *on)
+ucs_status_t planner::check(const side &device, size_t length)
 {
     if (device.remote != nullptr) {
         return device.remote->check(device.address, length);
     }
     device_location where;
     channel *by;
-    const ucs_status_t status = find_device(device, length, where, by);
-    return ((status == UCS_OK) && (on != nullptr) &&
-            ((where.owner != on) || where.imported))
-               ? UCS_ERR_INVALID_ADDR
-               : status;
+    return find_device(device, length, where, by);
 }
 
 } // namespace gaudi::base

@@ -46,7 +46,8 @@ public:
                                      bool to_device, channel *&by, uint64_t &va,
                                      planned_copy &copy);
 
-    /** Find device memory of this process, and the channel to its card.
+    /** Find device memory of this process, and the channel to its card. It is
+     *  not held: for a copy that ends before the caller returns.
      *  @return As @ref plan. */
     [[nodiscard]] ucs_status_t find_device(const side &device, size_t length,
                                            device_location &where, channel *&by)
@@ -55,7 +56,7 @@ public:
             if (ucs_likely((device.address >= last.where.start) &&
                            (device.address < last.where.end) &&
                            (length <= last.where.end - device.address) &&
-                           (map_.device_version() == last.version) &&
+                           (map_.device_version() == last.where.version) &&
                            !last.where.owner->is_lost())) {
                 where = last.where;
                 by    = last.by;
@@ -63,6 +64,19 @@ public:
             }
         }
         return look_up_device(device, length, where, by);
+    }
+
+    /** The same, and keep it from being given out again. */
+    [[nodiscard]] ucs_status_t hold_device(const side &device, size_t length,
+                                           device_location &where, channel *&by,
+                                           held_device &held)
+    {
+        ucs_status_t status;
+        do {
+            status = find_device(device, length, where, by);
+        } while ((status == UCS_OK) && !map_.hold(where));
+        held.reset((status == UCS_OK) ? where.memory : nullptr);
+        return status;
     }
 
     /** A card of this process; nullptr: it is not open, or lost. */
@@ -74,21 +88,19 @@ public:
         return find_home() ? cards_.find_open(is_it) : nullptr;
     }
 
-    /** Hold a registration of host memory, if there is one, or one can be made.
-     *  @param remember  Make one. */
+    /** Hold a registration of host memory, if there is one.
+     *  @param remember  Make one where host memory is remembered. */
     [[nodiscard]] held_registration
     find_registration(const side &host, size_t length, bool remember);
 
-    /** Whether so many bytes of device memory are there.
-     *  @param on  Of that card; nullptr: of any. @return As @ref plan. */
-    [[nodiscard]] ucs_status_t check(const side &device, size_t length,
-                                     const card *on = nullptr);
+    /** Whether so many bytes of device memory are there. @return As @ref plan.
+     */
+    [[nodiscard]] ucs_status_t check(const side &device, size_t length);
 
     [[nodiscard]] bool has_card() const { return home_ != nullptr; }
 
 private:
     struct found {
-        uint64_t version;
         device_location where;
         channel *by;
     };
@@ -100,6 +112,7 @@ private:
     };
 
     [[nodiscard]] bool find_home();
+    [[nodiscard]] bool has_registrations();
     [[nodiscard]] ucs_status_t hold(const side &there, size_t length,
                                     held_remote &held);
     [[nodiscard]] ucs_status_t look_up_device(const side &device, size_t length,
@@ -137,7 +150,7 @@ private:
     unsigned oldest_ = 0;
     std::array<shared_hold, 16> holds_;
     std::unique_ptr<registration_cache, undo_join>
-        registrations_; /* nullptr: host memory is not remembered */
+        registrations_; /* nullptr: the process has none */
 };
 
 } // namespace gaudi::base

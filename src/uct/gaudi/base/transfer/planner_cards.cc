@@ -15,10 +15,17 @@ void planner::use_cards(card &home)
     cards_ = home.hold();
     home_  = &home;
     std::fill_n(last_, std::size(last_), found{});
+}
+
+/* A memory domain may have opened them since the last time. */
+bool planner::has_registrations()
+{
     auto &registrations = registration_cache::instance();
-    if (remember_host_ && (registrations_ == nullptr) && registrations.join()) {
+    if (ucs_unlikely(registrations_ == nullptr) && registrations.is_open() &&
+        registrations.join()) {
         registrations_.reset(&registrations);
     }
+    return registrations_ != nullptr;
 }
 
 /* Whether there is a card: one that works, or one that was lost. */
@@ -41,8 +48,7 @@ ucs_status_t planner::look_up_device(const side &device, size_t length,
                   "opened no card");
         return UCS_ERR_NO_DEVICE;
     }
-    const uint64_t version = map_.device_version();
-    auto known             = map_.find_device(device.address, length);
+    auto known = map_.find_device(device.address, length);
     if (!known.has_value()) {
         card_table::instance().note_acquired_cards();
         known = map_.find_device(device.address, length);
@@ -58,7 +64,7 @@ ucs_status_t planner::look_up_device(const side &device, size_t length,
     where                     = *known;
     const ucs_status_t status = channels_.get(*where.owner, by);
     if ((status == UCS_OK) && where.is_sole) {
-        last_[oldest_] = {version, where, by};
+        last_[oldest_] = {where, by};
         oldest_        = (oldest_ + 1) % std::size(last_);
     }
     return status;

@@ -237,14 +237,21 @@ ucs_status_t transfer_engine::start_over_ports(flush_domain &domain,
                                                uint64_t source, size_t length,
                                                uct_completion_t *completion)
 {
-    const ucs_status_t status =
-        planner_.check(side(source), length, &ports.owner());
-    if (status != UCS_OK) {
-        return status;
-    }
     operation *op = operations_.take();
     if (op == nullptr) {
         return UCS_ERR_NO_RESOURCE;
+    }
+    device_location where;
+    channel *by;
+    ucs_status_t status = planner_.hold_device(side(source), length, where, by,
+                                               op->copy.device[0]);
+    if ((status == UCS_OK) &&
+        ((where.owner != &ports.owner()) || where.imported)) {
+        status = UCS_ERR_INVALID_ADDR;
+    }
+    if (status != UCS_OK) {
+        operations_.put_back(*op);
+        return status;
     }
     operations_.start(*op, &domain, operation_kind::copy, completion);
     ++ports.users;

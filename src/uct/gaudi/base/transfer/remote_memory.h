@@ -8,6 +8,7 @@
 #pragma once
 
 #include "uct/gaudi/base/cards/routes.h"
+#include "uct/gaudi/base/memory/host_region.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "util/other_process.h"
 
@@ -110,8 +111,10 @@ struct side {
     }
 
     uint64_t address;
-    remote_memory *remote = nullptr; /**< nullptr: of this process */
-    bool is_device;                  /**< a card has to move the bytes */
+    remote_memory *remote     = nullptr; /**< nullptr: of this process */
+    host_region *registration = nullptr; /**< of host memory here, where it is
+                                              known; it need not cover all */
+    bool is_device;                      /**< a card has to move the bytes */
 };
 
 /** From or to host memory, by the CPU or the kernel.

@@ -26,6 +26,10 @@ struct rma {
                         size_t, const side & /* remote */)
     {}
 
+    /** The registration of host memory behind a handle of the transport's
+     *  memory domain; nullptr: it is none. */
+    static host_region *registration_of(uct_mem_h) { return nullptr; }
+
     static ucs_status_t ep_put_short(uct_ep_h ep, const void *buffer,
                                      unsigned length, uint64_t remote_addr,
                                      uct_rkey_t rkey) noexcept
@@ -85,10 +89,12 @@ struct rma {
     }
 
     static ucs_status_t zcopy(uct_ep_h ep, bool is_put, void *buffer,
-                              size_t length, uint64_t remote_addr,
-                              uct_rkey_t rkey, uct_completion_t *comp)
+                              size_t length, uct_mem_h memh,
+                              uint64_t remote_addr, uct_rkey_t rkey,
+                              uct_completion_t *comp)
     {
-        const side local(buffer);
+        side local(buffer);
+        local.registration = Transport::registration_of(memh);
         side remote(remote_addr);
         const ucs_status_t status =
             find(ep, is_put, local, length, rkey, remote, comp);

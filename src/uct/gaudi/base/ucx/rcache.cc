@@ -3,11 +3,7 @@
 
 #include "uct/gaudi/base/ucx/absent.h"
 
-#include <utility>
-
 extern "C" {
-#include <ucs/config/global_opts.h>
-#include <ucs/memory/rcache_int.h>
 #include <ucs/sys/sys.h>
 #include <ucs/time/time.h>
 }
@@ -16,28 +12,27 @@ namespace gaudi::base {
 
 /* What UCX calls. */
 struct rcache::callbacks {
-    static ucs_status_t mem_reg(void *context, ucs_rcache_t *, void *argument,
+    static ucs_status_t mem_reg(void *context, ucs_rcache_t *, void *,
                                 ucs_rcache_region_t *region,
                                 uint16_t flags) noexcept
     {
-        auto &cache      = *static_cast<rcache *>(context);
         const auto start = region->super.start;
         const auto end   = region->super.end;
         /* A merged region that a card cannot map as a whole would have its
          * parts staged that can be mapped; UCX tries without merging then. */
         constexpr int needed = PROT_READ | PROT_WRITE;
-        if ((flags & UCS_RCACHE_MEM_REG_HIDE_ERRORS) && cache.of_host_memory_ &&
+        if ((flags & UCS_RCACHE_MEM_REG_HIDE_ERRORS) &&
             ((ucs_get_mem_prot(start, end) & needed) != needed)) {
             return UCS_ERR_INVALID_ADDR;
         }
-        return cache.create_region(region + 1, start, end, argument);
+        return static_cast<rcache *>(context)->create_region(region + 1, start,
+                                                             end);
     }
 
     static void mem_dereg(void *context, ucs_rcache_t *,
                           ucs_rcache_region_t *region) noexcept
     {
-        static_cast<rcache *>(context)->end_region(
-            region + 1, region->super.start, region->super.end);
+        static_cast<rcache *>(context)->end_region(region + 1);
     }
 
     static void dump_region(void *, ucs_rcache_t *, ucs_rcache_region_t *,
@@ -80,31 +75,38 @@ void set_parameters(Parameters &params, const rcache_config &config)
     }
 }
 
-/* The caches of UCX 1.16 and before have one alignment for all regions. */
-template <typename Cache>
-ucs_status_t get_region(Cache *cache, void *address, size_t length,
-                        void *argument, ucs_rcache_region_t **region_p)
-{
-    constexpr int access = PROT_READ | PROT_WRITE;
-    if constexpr (requires { cache->params.alignment; }) {
-        return ucs_rcache_get(cache, address, length, access, argument,
-                              region_p);
-    } else {
-        return ucs_rcache_get(cache, address, length, rcache_alignment, access,
-                              argument, region_p);
-    }
-}
-
+/* UCX's lock of a cache: of pthreads, or its own from UCX 1.20 on. */
 [[maybe_unused]] void renew(pthread_rwlock_t &lock)
 {
     (void)pthread_rwlock_init(&lock, nullptr);
 }
-
-template <typename Spinlock> /* from UCX 1.20 on */
+[[maybe_unused]] void lock_shared(pthread_rwlock_t &lock)
+{
+    (void)pthread_rwlock_rdlock(&lock);
+}
+[[maybe_unused]] void unlock_shared(pthread_rwlock_t &lock)
+{
+    (void)pthread_rwlock_unlock(&lock);
+}
+template <typename Spinlock>
 void renew(Spinlock &lock)
 {
     ucs_rw_spinlock_init(&lock);
 }
+template <typename Spinlock>
+void lock_shared(Spinlock &lock)
+{
+    ucs_rw_spinlock_read_lock(&lock);
+}
+template <typename Spinlock>
+void unlock_shared(Spinlock &lock)
+{
+    ucs_rw_spinlock_read_unlock(&lock);
+}
+
+/* Nobody's memory: a region of it is taken to have UCX drop regions of memory
+ * that was unmapped. */
+char unused_memory[rcache_alignment];
 
 } // namespace
 
@@ -115,16 +117,10 @@ double rcache_overhead(const rcache_config &config)
                : ucs_time_to_sec(config.overhead);
 }
 
-bool rcache_checks_pages()
-{
-    return ucs_global_opts.rcache_check_pfn != 0;
-}
-
-ucs_status_t rcache::create(const char *name, forget_on event,
-                            const rcache_config &config, size_t storage_bytes)
+ucs_status_t rcache::create(const char *name, const rcache_config &config,
+                            size_t storage_bytes)
 {
     static const auto ops = callbacks::make<ucs_rcache_ops_t>();
-    of_host_memory_       = (event == forget_on::unmapping);
     ucs_rcache_params_t params{};
     set_parameters(params, config);
     static_assert((UCT_API < UCT_VERSION(1, 20)) ||
@@ -132,40 +128,44 @@ ucs_status_t rcache::create(const char *name, forget_on event,
                   "without it threads share a list of regions unlocked");
     params.flags |= ::UCS_RCACHE_FLAG_NEED_LRU_LOCK;
     params.region_struct_size = sizeof(ucs_rcache_region_t) + storage_bytes;
-    params.ucm_events =
-        of_host_memory_ ? UCM_EVENT_VM_UNMAPPED : UCM_EVENT_MEM_TYPE_FREE;
-    params.context = this;
-    params.ops     = &ops;
+    params.ucm_events         = UCM_EVENT_VM_UNMAPPED;
+    params.context            = this;
+    params.ops                = &ops;
 
-    ucs_status_t status = ucs_rcache_create(&params, name, nullptr, &cache_);
+    const ucs_status_t status =
+        ucs_rcache_create(&params, name, nullptr, &cache_);
     if (status != UCS_OK) {
         cache_ = nullptr;
-    } else if (of_host_memory_) {
-        status   = ucm_set_event_handler(UCM_EVENT_VM_UNMAPPED,
-                                         static_cast<int>(config.event_prio) + 1,
-                                         heard_unmapping, this);
-        listens_ = (status == UCS_OK);
     }
     return status;
 }
 
 void rcache::destroy()
 {
-    if (std::exchange(listens_, false)) {
-        ucm_unset_event_handler(UCM_EVENT_VM_UNMAPPED, heard_unmapping, this);
-    }
-    /* Children look at it at any time. */
-    if (ucs_rcache_t *ended = std::exchange(cache_, nullptr)) {
-        ucs_rcache_destroy(ended);
+    if (cache_ != nullptr) {
+        ucs_rcache_destroy(cache_);
+        cache_ = nullptr;
     }
 }
 
-void *rcache::get(void *address, size_t length, void *argument)
+void *rcache::find(uint64_t start, size_t length)
 {
-    ucs_rcache_region_t *found;
-    return (get_region(cache_, address, length, argument, &found) == UCS_OK)
-               ? found + 1
-               : nullptr;
+    if (ucs_unlikely(has_unmapped(cache_))) {
+        drop_unmapped();
+    }
+    ucs_rcache_region_t *found = nullptr;
+    lock_shared(cache_->pgt_lock);
+    if (ucs_likely(!has_unmapped(cache_))) {
+        ucs_pgt_region_t *at = ucs_pgtable_lookup(&cache_->pgtable, start);
+        auto *region         = ucs_derived_of(at, ucs_rcache_region_t);
+        if ((at != nullptr) && (length <= at->end - start) &&
+            (region->flags & UCS_RCACHE_REGION_FLAG_REGISTERED)) {
+            ucs_rcache_region_hold(cache_, region);
+            found = region;
+        }
+    }
+    unlock_shared(cache_->pgt_lock);
+    return (found != nullptr) ? found + 1 : nullptr;
 }
 
 void rcache::invalidate(void *storage)
@@ -174,23 +174,52 @@ void rcache::invalidate(void *storage)
         cache_, to_region(storage), [](void *) {}, nullptr);
 }
 
-unsigned rcache::uses(const void *storage)
+/* UCX does so when it creates a region. */
+void rcache::drop_unmapped()
 {
-    const auto *region = static_cast<const ucs_rcache_region_t *>(storage) - 1;
-    /* One reference of a region that can be found is the cache's own. UCX
-     * clears the flag before it drops that: looked at in this order it is one
-     * too many at most (ucs_rcache_region_invalidate_internal). */
-    const unsigned all = __atomic_load_n(&region->refcount, __ATOMIC_ACQUIRE);
-    const unsigned own = (region->flags & UCS_RCACHE_REGION_FLAG_PGTABLE) != 0;
-    return (all > own) ? all - own : 0;
+    if (void *region = get(unused_memory, 1)) {
+        invalidate(region);
+        put(region);
+    }
 }
 
-bool rcache::has_garbage()
+uint64_t rcache::uses()
 {
-    ucs_spin_lock(&cache_->lock);
-    const bool any = (cache_->unreleased_size > 0);
-    ucs_spin_unlock(&cache_->lock);
-    return any;
+    drop_unmapped();
+    struct totals {
+        uint64_t uses    = 0;
+        uint64_t regions = 0;
+    } all;
+    lock_shared(cache_->pgt_lock);
+    ucs_pgtable_search_range(
+        &cache_->pgtable, 0, UCS_PGT_ADDR_MAX,
+        [](const ucs_pgtable_t *, ucs_pgt_region_t *each, void *arg) {
+            auto &sum = *static_cast<totals *>(arg);
+            sum.uses +=
+                rcache::uses(ucs_derived_of(each, ucs_rcache_region_t) + 1);
+            ++sum.regions;
+        },
+        &all);
+    /* A region that nobody finds any more is there because it is in use. */
+    all.uses += cache_->num_regions - all.regions;
+    unlock_shared(cache_->pgt_lock);
+    return all.uses;
+}
+
+uint64_t rcache::regions() const
+{
+    return exists() ? cache_->num_regions : 0;
+}
+
+uint64_t rcache::bytes() const
+{
+    return exists() ? cache_->total_size : 0;
+}
+
+bool rcache::is_full() const
+{
+    return (cache_->num_regions > cache_->params.max_regions) ||
+           (cache_->total_size > cache_->params.max_size);
 }
 
 void rcache::after_fork_in_child()
@@ -200,14 +229,6 @@ void rcache::after_fork_in_child()
         renew(cache_->pgt_lock);
         (void)ucs_spinlock_init(&cache_->lock, 0);
     }
-}
-
-void rcache::heard_unmapping(ucm_event_type_t, ucm_event_t *event,
-                             void *self) noexcept
-{
-    const auto start = reinterpret_cast<uintptr_t>(event->vm_unmapped.address);
-    static_cast<rcache *>(self)->host_unmapped(start,
-                                               start + event->vm_unmapped.size);
 }
 
 } // namespace gaudi::base

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * A registration cache of UCX.
+ * A registration cache of UCX, of host memory.
  *
  * Its regions are ranges of addresses, which UCX merges where they overlap,
- * counts, evicts and forgets when memory goes away. What a region has beside
- * its range is the owner's: some bytes of storage, told by their address.
+ * counts, evicts, and drops when memory is unmapped. Behind each is storage of
+ * the cache's owner, whose address stands for the region.
  *
- * Threads: any, but for making, destroying and forking.
+ * Threads: any, but for creating, destroying and forking.
  */
 #pragma once
 
@@ -14,6 +14,7 @@
 
 extern "C" {
 #include <ucs/memory/rcache.h>
+#include <ucs/memory/rcache_int.h>
 }
 
 namespace gaudi::base {
@@ -57,77 +58,126 @@ inline constexpr const char *rcache_config_defaults =
 /** What a look-up costs, seconds. */
 double rcache_overhead(const rcache_config &config);
 
-/** Whether UCX compares page frames of regions, which device addresses have
- *  not got. */
-bool rcache_checks_pages();
-
-/** Whoever derives from it ends it before it goes itself (@ref destroy). */
+/**
+ * Owners derive from it, and call @ref destroy in their destructors.
+ *
+ * UCX calls @ref end_region with its lock of the cache held, and in the handler
+ * of a fork, but never in an application's munmap: there it puts regions on a
+ * list, which the next miss or UCX's own clean-up works off. So a driver may be
+ * called. Memory events of such a call are only queued, since the lock is
+ * taken.
+ */
 class rcache {
 public:
-    /** What host memory, or device memory, has to go through for UCX to forget
-     *  its regions. */
-    enum class forget_on { unmapping, freeing_device_memory };
-
     rcache()                          = default;
     rcache(const rcache &)            = delete;
     rcache &operator=(const rcache &) = delete;
 
-    /** Make it. @param storage_bytes  Of each region, for its owner. */
-    [[nodiscard]] ucs_status_t create(const char *name, forget_on event,
-                                      const rcache_config &config,
-                                      size_t storage_bytes);
+    /** Create it. @param storage_bytes  Per region, for its owner. */
+    [[nodiscard]] ucs_status_t
+    create(const char *name, const rcache_config &config, size_t storage_bytes);
 
-    /** End all regions, and it, if it was made. */
+    /** End all regions, and the cache, if it was created. */
     void destroy();
 
-    /** Whether it was made. */
     [[nodiscard]] bool exists() const { return cache_ != nullptr; }
 
-    /** Take a region around a range, which is created if there is none.
-     *  @param argument  Given to @ref create_region.
-     *  @return Its storage, until @ref put; nullptr when there can be none. */
-    [[nodiscard]] void *get(void *address, size_t length, void *argument);
+    /** Take a reference to the region around a range, which is created where
+     *  there is none. @return Its storage, or nullptr. */
+    [[nodiscard]] void *get(void *address, size_t length)
+    {
+        ucs_rcache_region_t *found;
+        return ucs_likely(get(cache_, address, length, &found) == UCS_OK)
+                   ? found + 1
+                   : nullptr;
+    }
 
-    /** Let go of a region. */
+    /** The same, but create none. */
+    [[nodiscard]] void *find(uint64_t start, size_t length);
+
+    /** One more reference to a region that somebody holds. @return false when
+     *  (a part of) its memory was unmapped or is in another region by now. */
+    [[nodiscard]] bool hold(void *storage)
+    {
+        ucs_rcache_region_t *region = to_region(storage);
+        if (ucs_unlikely(!(region->flags & UCS_RCACHE_REGION_FLAG_PGTABLE) ||
+                         has_unmapped(cache_))) {
+            return false;
+        }
+        ucs_rcache_region_hold(cache_, region);
+        return true;
+    }
+
     void put(void *storage)
     {
         ucs_rcache_region_put(cache_, to_region(storage));
     }
 
-    /** Have a region end when the last one has let go of it. */
+    /** Have a region end with its last reference. */
     void invalidate(void *storage);
 
-    /** How often a region is taken; one too many for a moment, while UCX
-     *  forgets it. */
-    [[nodiscard]] static unsigned uses(const void *storage);
+    /** References to a region, without the cache's own. */
+    [[nodiscard]] static unsigned uses(const void *storage)
+    {
+        const ucs_rcache_region_t *region =
+            to_region(const_cast<void *>(storage));
+        return region->refcount -
+               (region->flags & UCS_RCACHE_REGION_FLAG_PGTABLE ? 1 : 0);
+    }
 
-    /** Whether it has regions to end, or unmapped memory to look for regions
-     *  of. */
-    [[nodiscard]] bool has_garbage();
+    /** References to all regions. */
+    [[nodiscard]] uint64_t uses();
 
-    /** Called in a forked child, whose locks are copies, and may be held for
-     *  ever by threads that are not there: without this the child's own fork
-     *  could wait for one. The regions are the parent's. */
+    [[nodiscard]] uint64_t regions() const;
+    [[nodiscard]] uint64_t bytes() const;
+
+    /** Whether regions have to go to make room. */
+    [[nodiscard]] bool is_full() const;
+
+    /** Called in a forked child, where another thread's lock would stay held:
+     *  without this the child's own fork could wait for one. */
     void after_fork_in_child();
 
 protected:
     ~rcache() = default;
 
-    /* Called by UCX, mostly with its locks held, on any thread: */
+    /* Called by UCX on any thread, with its lock of the cache held. */
 
-    /** A region comes to be. @param storage  Not initialized. */
+    /** @param storage  Not initialized. */
     virtual ucs_status_t create_region(void *storage, uint64_t start,
-                                       uint64_t end,
-                                       void *argument) noexcept = 0;
-    /** A region goes; in a forked child, too. */
-    virtual void end_region(void *storage, uint64_t start,
-                            uint64_t end) noexcept = 0;
-    /** Host memory is unmapped, of which UCX has not heard yet. Called by UCM,
-     *  on the thread that unmaps. */
-    virtual void host_unmapped(uint64_t, uint64_t) noexcept {}
+                                       uint64_t end) noexcept = 0;
+    /** In a forked child, too. */
+    virtual void end_region(void *storage) noexcept = 0;
 
 private:
     struct callbacks;
+
+    /* The caches of UCX 1.16 and before have one alignment for all regions. */
+    template <typename Cache>
+    static ucs_status_t get(Cache *cache, void *address, size_t length,
+                            ucs_rcache_region_t **region_p)
+    {
+        constexpr int access = PROT_READ | PROT_WRITE;
+        if constexpr (requires { cache->params.alignment; }) {
+            return ucs_rcache_get(cache, address, length, access, nullptr,
+                                  region_p);
+        } else {
+            return ucs_rcache_get(cache, address, length, rcache_alignment,
+                                  access, nullptr, region_p);
+        }
+    }
+
+    /* Whether UCX has to look for regions of memory that was unmapped, which
+     * it has in a queue, or from UCX 1.22 on in a tree. */
+    template <typename Cache>
+    static bool has_unmapped(const Cache *cache)
+    {
+        if constexpr (requires { cache->inv_q; }) {
+            return !ucs_queue_is_empty(&cache->inv_q);
+        } else {
+            return !ucs_interval_tree_is_empty(&cache->inv_tree);
+        }
+    }
 
     /* The storage follows the region. */
     static ucs_rcache_region_t *to_region(void *storage)
@@ -135,12 +185,9 @@ private:
         return static_cast<ucs_rcache_region_t *>(storage) - 1;
     }
 
-    static void heard_unmapping(ucm_event_type_t type, ucm_event_t *event,
-                                void *self) noexcept;
+    void drop_unmapped();
 
     ucs_rcache_t *cache_ = nullptr;
-    bool of_host_memory_ = false;
-    bool listens_        = false; /* to UCM */
 };
 
 } // namespace gaudi::base

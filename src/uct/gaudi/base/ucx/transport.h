@@ -22,7 +22,7 @@
  *   static ucs_status_t check_peer(uct_ep_h);  lets an endpoint fail whose peer
  *                                      is gone; if it can
  *   static ucs_status_t zcopy(uct_ep_h, bool is_put, void *, size_t length,
- *                             uint64_t remote_addr, uct_rkey_t,
+ *                             uct_mem_h, uint64_t remote_addr, uct_rkey_t,
  *                             uct_completion_t *);  put or get, of one piece
  *   using interface, endpoint;         begin with `super`, a ucx_interface or
  *                                      ucx_endpoint; open() of both has to

@@ -107,8 +107,8 @@ ucs_status_t served_client::map(int fd)
     }
     data_ = mapping_.start() + copy_ring::data_offset(slots);
     copies_.resize(slots);
-    memory_ =
-        base::memory_map::instance().register_host(data_, data_bytes_, true);
+    memory_ = new base::host_region(data_, data_bytes_,
+                                    base::host_region::kind::staging);
     return UCS_OK;
 }
 
@@ -155,8 +155,9 @@ ucs_status_t served_client::start(const request_body &asked,
     ucs_status_t status;
     if (base::memory_map::is_device(asked.address)) {
         const base::side here(asked.address);
-        const base::side chunk(data_ + asked.offset);
-        status = engine.start(domain, is_put ? here : chunk,
+        base::side chunk(data_ + asked.offset);
+        chunk.registration = memory_;
+        status             = engine.start(domain, is_put ? here : chunk,
                               is_put ? chunk : here, asked.length, &copy.done);
     } else {
         status = copy_host(is_put, asked.address, data_ + asked.offset,

@@ -42,7 +42,7 @@ public:
     {
         ports_.end();
         if (memory_ != nullptr) {
-            base::memory_map::instance().deregister_host(memory_);
+            memory_->put();
         }
     }
 
@@ -165,7 +165,7 @@ private:
     util::file_mapping mapping_;
     char *data_                = nullptr;
     uint64_t data_bytes_       = 0;
-    base::host_memory *memory_ = nullptr; /* the chunks; goes first */
+    base::host_region *memory_ = nullptr; /* the chunks; goes first */
     std::vector<served_copy> copies_;     /* by slot */
     served_ports ports_;
     std::atomic<uint64_t> started_{0};
