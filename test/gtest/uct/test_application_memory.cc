@@ -4,13 +4,11 @@
 
 #include "common/process_state.h"
 #include "common/raw_card.h"
-#include "uct/gaudi/base/memory/application/rebinding.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <future>
 #include <optional>
 
@@ -433,6 +431,34 @@ TEST_F(application_memory, after_hlthunk_close_copies_end_with_an_error)
     EXPECT_EQ(UCS_ERR_NO_ELEM, look_up(va, 1)) << "announced as gone";
 }
 
+TEST_F(application_memory, a_copy_to_what_is_unmapped_meanwhile_fails_once)
+{
+    GAUDI_NEEDS(own_card);
+    const wished_faults only_the_job("packet=abort");
+    raw_card card;
+    open();
+    const uint64_t va = card.allocate_mapped(device_page());
+    std::vector<char> host(4096);
+    counted_completion done;
+    counted_completion flushed;
+    card.pause(true);
+    tl->start_put(host.data(), host.size(), va, &done);
+    ASSERT_EQ(0, hl().hlthunk_memory_unmap(card.fd(), va));
+    card.pause(false);
+    ASSERT_EQ(UCS_INPROGRESS, uct_ep_flush(tl->ep, 0, &flushed));
+    tl->flush();
+    EXPECT_EQ(1u, done.calls);
+    EXPECT_EQ(UCS_ERR_IO_ERROR, done.status);
+    EXPECT_EQ(1u, flushed.calls);
+    EXPECT_THAT(take_logs(), ::testing::ElementsAre(::testing::EndsWith(
+                                 "a DMA copy of 4096 bytes failed: "
+                                 "Input/output error")));
+    EXPECT_EQ(1u, card.counters().jobs_aborted);
+
+    /* The transport goes on. */
+    expect_copies(card, card.allocate_mapped(device_page()));
+}
+
 TEST_F(application_memory, a_reopened_card_is_found_again)
 {
     GAUDI_NEEDS(own_submissions);
@@ -705,45 +731,6 @@ TEST_IN_CHILD(unseen_memory, is_replaced_by_what_is_mapped_there_next)
     const uint64_t va    = card.map(small);
     ASSERT_TRUE(earlier.hlthunk_memory_unmap(card.fd(), va) == 0);
     ASSERT_TRUE(card.map(large, va) == va);
-    ASSERT_TRUE(allocation_at(md, va) == 2 * device_page());
-}
-
-/* The driver's function that frees, and what happens when it has done so. */
-int (*driver_frees)(int, uint64_t) = nullptr;
-std::function<void()> after_freeing;
-
-int free_and_go_on(int fd, uint64_t handle)
-{
-    const int ret = driver_frees(fd, handle);
-    if (auto next = std::exchange(after_freeing, nullptr)) {
-        next();
-    }
-    return ret;
-}
-
-TEST_IN_CHILD(freed_handle, that_another_thread_gets_at_once_stays_known)
-{
-    GAUDI_NEEDS(own_card);
-    driver_frees                  = hl().hlthunk_device_memory_free;
-    const base::rebinding below[] = {
-        {"hlthunk_device_memory_free",
-         reinterpret_cast<const void *>(driver_frees),
-         reinterpret_cast<const void *>(free_and_go_on)}};
-    ASSERT_TRUE(base::rebind_symbols(hl().handle(), below));
-    const opened_domain md;
-    const emulator looked_up_now;
-    raw_card card(1, looked_up_now.driver.lib());
-    const uint64_t handle = card.allocate(device_page());
-    uint64_t again        = 0;
-    after_freeing         = [&] {
-        again = std::async(std::launch::async, [&] {
-                    return card.allocate(2 * device_page());
-                }).get();
-    };
-    ASSERT_TRUE(looked_up_now.driver.lib().hlthunk_device_memory_free(
-                    card.fd(), handle) == 0);
-    ASSERT_TRUE(again == handle);
-    const uint64_t va = card.map(again);
     ASSERT_TRUE(allocation_at(md, va) == 2 * device_page());
 }
 

@@ -11,24 +11,27 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace gaudi::base {
 
 namespace {
 
-using application::allocation;
-using application::allocation_map;
-using application::key;
+/* Of an open card: a handle, or a device address. */
+using key = std::pair<shim::node_identity, uint64_t>;
 
-using mapping_map =
-    std::map<key, std::unique_ptr<application_memory>>; /* by va */
+struct allocation {
+    int fd;
+    uint64_t size;
+};
 
 struct application_registry {
     std::mutex lock;
-    allocation_map allocations;
-    mapping_map mappings;
+    std::map<key, allocation> allocations;        /* by handle */
+    std::map<key, application_memory *> mappings; /* by address; owned */
 };
 
 std::atomic<bool> all_is_reported{false};
@@ -36,6 +39,16 @@ std::atomic<bool> all_is_reported{false};
 application_registry &registry()
 {
     return util::of_this_process<application_registry>();
+}
+
+/* Visit what a map has of an open card. */
+template <typename Map, typename Visit>
+void for_each_on(Map &map, const shim::node_identity &node, Visit &&visit)
+{
+    auto next = map.lower_bound({node, 0});
+    while ((next != map.end()) && (next->first.first == node)) {
+        visit(next++);
+    }
 }
 
 /* What is kept for an open card. Mappings on it stay known, for the next
@@ -49,20 +62,31 @@ struct application_part final : card_memory {
         unseen.of_application = true;
         unseen.exact          = false;
     }
-    ~application_part() override;
+
+    ~application_part() override
+    {
+        forget_unseen();
+        const std::lock_guard<std::mutex> guard(registry().lock);
+        for_each_on(registry().mappings, unseen.owner->node(), [&](auto each) {
+            application_memory &memory = *each->second;
+            if (memory.owner == unseen.owner) {
+                memory_map::instance().set_owner(memory, nullptr, nullptr);
+                memory.whole.reset();
+            }
+        });
+    }
 
     static application_part &of(const card &owner)
     {
         return static_cast<application_part &>(owner.part());
     }
 
-    /* No address leads there any more. @return Whether one did. */
-    bool forget_unseen()
+    /* No address leads there any more. */
+    void forget_unseen()
     {
-        if (has_unseen) {
+        if (std::exchange(has_unseen, false)) {
             memory_map::instance().remove(unseen);
         }
-        return std::exchange(has_unseen, false);
     }
 
     device_memory unseen;
@@ -74,9 +98,9 @@ uint64_t page_size(const card &of)
     return std::max<uint64_t>(of.device().capabilities().page_bytes, 1);
 }
 
-void *to_pointer(uint64_t address)
+void announce(uint64_t start, uint64_t end)
 {
-    return reinterpret_cast<void *>(address);
+    announce_allocation(reinterpret_cast<void *>(start), end - start);
 }
 
 /* Note whose memory it is. Under the lock. */
@@ -88,27 +112,19 @@ void claim(application_memory &memory, card &owner)
     memory_map::instance().set_owner(memory, &owner, memory.whole.get());
 }
 
-void enter(std::unique_ptr<application_memory> memory)
+/* Let addresses lead to memory. */
+void enter(application_memory &memory)
 {
     const held_cards cards = card_table::instance().cards();
     card *owner            = cards.find_open(
-        [&](const card &each) { return each.node() == memory->node; });
+        [&](const card &each) { return each.node() == memory.node; });
     const std::lock_guard<std::mutex> guard(registry().lock);
-    auto &entry = registry().mappings[{memory->node, memory->start}];
-    entry       = std::move(memory);
-    if ((entry->whole == nullptr) && (owner != nullptr)) {
-        claim(*entry, *owner);
+    registry().mappings[{memory.node, memory.start}] = &memory;
+    if ((memory.whole == nullptr) && (owner != nullptr)) {
+        claim(memory, *owner);
     }
-    (void)memory_map::instance().add(*entry);
-}
-
-/* And announce it. */
-void add(std::unique_ptr<application_memory> memory)
-{
-    const uint64_t start = memory->start;
-    const size_t length  = memory->end - start;
-    enter(std::move(memory));
-    announce_allocation(to_pointer(start), length);
+    memory.of_application = true;
+    (void)memory_map::instance().add(memory);
 }
 
 /* Whether the driver has no more memory for the application than we know of. */
@@ -120,12 +136,9 @@ bool has_seen_all(const card &adopted)
     }
     const std::lock_guard<std::mutex> guard(registry().lock);
     uint64_t bytes = 0;
-    for (auto entry = registry().allocations.lower_bound({adopted.node(), 0});
-         (entry != registry().allocations.end()) &&
-         (entry->first.first == adopted.node());
-         ++entry) {
-        bytes += util::round_up(entry->second.size, page_size(adopted));
-    }
+    for_each_on(registry().allocations, adopted.node(), [&](auto each) {
+        bytes += util::round_up(each->second.size, page_size(adopted));
+    });
     return *allocated <= bytes;
 }
 
@@ -133,69 +146,34 @@ bool has_seen_all(const card &adopted)
  * mapping was seen, that is there already. */
 void add_block(card &adopted, const shim::memory_block &block)
 {
-    const shim::node_identity &node = adopted.node();
-    const uint64_t end              = block.start + block.size;
+    const uint64_t end = block.start + block.size;
+    bool is_known      = false;
     {
         const std::lock_guard<std::mutex> guard(registry().lock);
-        for (const auto &entry : registry().mappings) {
-            const application_memory &known = *entry.second;
-            if ((known.node == node) && (known.start <= block.start) &&
-                (known.end >= end)) {
-                return;
-            }
-        }
+        for_each_on(registry().mappings, adopted.node(), [&](auto each) {
+            is_known |= (each->second->start <= block.start) &&
+                        (each->second->end >= end);
+        });
     }
-    const uint64_t page    = shim::dmabuf_page();
-    const uint64_t first   = block.start / page * page;
-    auto memory            = std::make_unique<application_memory>();
-    memory->node           = node;
-    memory->fd             = adopted.device().fd();
-    memory->of_application = true;
-    memory->start          = block.start;
-    memory->end            = end;
-    memory->whole          = std::make_unique<device_backing>(
+    if (is_known) {
+        return;
+    }
+    const uint64_t page  = shim::dmabuf_page();
+    const uint64_t first = block.start / page * page;
+    auto memory          = std::make_unique<application_memory>();
+    memory->node         = adopted.node();
+    memory->fd           = adopted.device().fd();
+    memory->start        = block.start;
+    memory->end          = end;
+    memory->whole        = std::make_unique<device_backing>(
         adopted, first, util::round_up(end, page) - first);
     memory->owner   = &adopted;
     memory->backing = memory->whole.get();
     ucs_debug("%s: %lu bytes of device memory at %#lx are a framework's",
               adopted.name().c_str(), block.size, block.start);
-    add(std::move(memory));
-}
-
-/* Take out what there was through a descriptor of an open card; -1: any. The
- * memory map still has it, so nothing here may fail: nothing is allocated. */
-template <typename Map, typename Descriptor>
-Map take(Map &from, const shim::node_identity &node, int fd, Descriptor &&fd_of)
-{
-    Map taken;
-    for (auto next = from.begin(); next != from.end();) {
-        const auto entry = next++;
-        if ((entry->first.first == node) &&
-            ((fd < 0) || (fd_of(entry->second) == fd))) {
-            taken.insert(from.extract(entry));
-        }
-    }
-    return taken;
-}
-
-application_part::~application_part()
-{
-    (void)forget_unseen();
-    const card &closing = *unseen.owner;
-    for (key next{closing.node(), 0};;) {
-        const std::lock_guard<std::mutex> guard(registry().lock);
-        const auto found = registry().mappings.lower_bound(next);
-        if ((found == registry().mappings.end()) ||
-            (found->first.first != closing.node())) {
-            return;
-        }
-        application_memory &memory = *found->second;
-        if (memory.owner == &closing) {
-            memory_map::instance().set_owner(memory, nullptr, nullptr);
-            memory.whole.reset();
-        }
-        next.second = memory.start + 1;
-    }
+    enter(*memory);
+    (void)memory.release();
+    announce(block.start, end);
 }
 
 } // namespace
@@ -216,20 +194,15 @@ void allocated(int fd, uint64_t handle, uint64_t size)
     }
 }
 
-allocation_map::node_type freeing(int fd, uint64_t handle)
+uint64_t freeing(int fd, uint64_t handle)
 {
     shim::node_identity node;
     if (!shim::identify(fd, node)) {
-        return {};
+        return 0;
     }
     const std::lock_guard<std::mutex> guard(registry().lock);
-    return registry().allocations.extract({node, handle});
-}
-
-void not_freed(allocation_map::node_type kept)
-{
-    const std::lock_guard<std::mutex> guard(registry().lock);
-    registry().allocations.insert(std::move(kept));
+    const auto known = registry().allocations.extract({node, handle});
+    return known.empty() ? 0 : known.mapped().size;
 }
 
 void mapped(int fd, uint64_t handle, uint64_t va)
@@ -239,8 +212,8 @@ void mapped(int fd, uint64_t handle, uint64_t va)
         return;
     }
     /* What was there has been unmapped unseen. */
-    if (auto former = unmapping(fd, va)) {
-        unmapped(std::move(former), true);
+    if (application_memory *former = unmapping(fd, va)) {
+        unmapped(*former, true);
     }
     /* One that was allocated unseen is among what its card has unseen. */
     uint64_t size = 0;
@@ -255,28 +228,28 @@ void mapped(int fd, uint64_t handle, uint64_t va)
     if (size == 0) {
         return;
     }
-    memory->fd             = fd;
-    memory->of_application = true;
-    memory->start          = va;
-    memory->end            = va + size;
-    add(std::move(memory));
+    memory->fd    = fd;
+    memory->start = va;
+    memory->end   = va + size;
+    enter(*memory);
+    (void)memory.release();
+    announce(va, va + size);
 }
 
-std::unique_ptr<application_memory> unmapping(int fd, uint64_t va)
+application_memory *unmapping(int fd, uint64_t va)
 {
     shim::node_identity node;
     if (!shim::identify(fd, node)) {
         return nullptr;
     }
-    std::unique_ptr<application_memory> memory;
+    application_memory *memory;
     {
         const std::lock_guard<std::mutex> guard(registry().lock);
-        const auto found = registry().mappings.find({node, va});
-        if (found == registry().mappings.end()) {
+        const auto known = registry().mappings.extract({node, va});
+        if (known.empty()) {
             return nullptr;
         }
-        memory = std::move(found->second);
-        registry().mappings.erase(found);
+        memory = known.mapped();
     }
     memory_map &map = memory_map::instance();
     map.remove(*memory);
@@ -284,12 +257,13 @@ std::unique_ptr<application_memory> unmapping(int fd, uint64_t va)
     return memory;
 }
 
-void unmapped(std::unique_ptr<application_memory> memory, bool done)
+void unmapped(application_memory &memory, bool done)
 {
     if (done) {
-        memory_map::instance().end(*memory.release());
+        memory_map::end(memory);
     } else {
-        add(std::move(memory));
+        enter(memory);
+        announce(memory.start, memory.end);
     }
 }
 
@@ -301,24 +275,22 @@ void card_added(card &added)
 {
     {
         const std::lock_guard<std::mutex> guard(registry().lock);
-        for (auto entry = registry().mappings.lower_bound({added.node(), 0});
-             (entry != registry().mappings.end()) &&
-             (entry->first.first == added.node());
-             ++entry) {
-            claim(*entry->second, added);
-        }
+        for_each_on(registry().mappings, added.node(),
+                    [&](auto each) { claim(*each->second, added); });
     }
-    const auto block = added.device().application_block();
-    if (added.is_adopted() && block.has_value()) {
+    if (!added.is_adopted()) {
+        return;
+    }
+    if (const auto block = added.device().application_block()) {
         add_block(added, *block);
-    } else if (added.is_adopted() && !has_seen_all(added)) {
+    } else if (!has_seen_all(added)) {
         application_part &part   = application_part::of(added);
         const device_memory &all = part.unseen;
         ucs_debug("%s: the application has device memory that was not seen: "
                   "all addresses from %#lx to %#lx are taken for it",
                   added.name().c_str(), all.start, all.end);
         part.has_unseen = memory_map::instance().add(part.unseen);
-        announce_allocation(to_pointer(all.start), all.end - all.start);
+        announce(all.start, all.end);
     }
 }
 
@@ -326,7 +298,8 @@ void card_lost(const card &lost)
 {
     node_closed(lost.node(), -1, nullptr);
     application_part &part = application_part::of(lost);
-    if (part.forget_unseen()) {
+    if (part.has_unseen) {
+        part.forget_unseen();
         memory_map::instance().announce_gone(part.unseen.start,
                                              part.unseen.end);
     }
@@ -334,34 +307,53 @@ void card_lost(const card &lost)
 
 /* No address leads to what was there any more. The driver is asked to do as it
  * would have done, but not before it has been announced as gone: the addresses
- * can be given out again then. */
+ * can be given out again then. What may run out of memory comes first. */
 void node_closed(const shim::node_identity &node, int fd, const card *lent)
 {
-    mapping_map mappings;
-    allocation_map allocations;
+    auto &map = memory_map::instance();
+    std::vector<application_memory *> gone;
+    std::vector<std::pair<uint64_t, uint64_t>> ranges;
+    std::vector<uint64_t> handles;
     {
         const std::lock_guard<std::mutex> guard(registry().lock);
-        mappings    = take(registry().mappings, node, fd,
-                           [](const auto &memory) { return memory->fd; });
-        allocations = take(registry().allocations, node, fd,
-                           [](const allocation &known) { return known.fd; });
+        const auto was_through = [fd](int of) {
+            return (fd < 0) || (of == fd);
+        };
+        for_each_on(registry().mappings, node, [&](auto each) {
+            if (was_through(each->second->fd)) {
+                gone.push_back(each->second);
+                ranges.emplace_back(each->second->start, each->second->end);
+            }
+        });
+        for_each_on(registry().allocations, node, [&](auto each) {
+            if (was_through(each->second.fd)) {
+                handles.push_back(each->first.second);
+            }
+        });
+        for (const application_memory *each : gone) {
+            registry().mappings.erase({node, each->start});
+        }
+        for (const uint64_t handle : handles) {
+            registry().allocations.erase({node, handle});
+        }
     }
-    memory_map &map = memory_map::instance();
-    for (const auto &[at, memory] : mappings) {
-        map.remove(*memory);
+    for (application_memory *each : gone) {
+        map.remove(*each);
     }
-    for (auto &[at, memory] : mappings) {
-        map.announce_gone(memory->start, memory->end);
-        map.end(*memory.release());
+    for (const auto &[start, end] : ranges) {
+        map.announce_gone(start, end);
+    }
+    for (application_memory *each : gone) {
+        memory_map::end(*each); /* waits for copies that others ask for */
     }
     if (lent == nullptr) {
         return;
     }
-    for (const auto &[at, _] : mappings) {
-        (void)lent->device().unmap(at.second);
+    for (const auto &[start, _] : ranges) {
+        (void)lent->device().unmap(start);
     }
-    for (const auto &[at, _] : allocations) {
-        (void)lent->device().free_memory(at.second);
+    for (const uint64_t handle : handles) {
+        (void)lent->device().free_memory(handle);
     }
 }
 
@@ -370,11 +362,11 @@ void look_for_closed_nodes()
     std::vector<shim::open_node> nodes;
     {
         const std::lock_guard<std::mutex> guard(registry().lock);
-        for (const auto &entry : registry().mappings) {
-            nodes.push_back({entry.second->fd, entry.second->node});
+        for (const auto &[at, memory] : registry().mappings) {
+            nodes.push_back({memory->fd, memory->node});
         }
-        for (const auto &entry : registry().allocations) {
-            nodes.push_back({entry.second.fd, entry.first.first});
+        for (const auto &[at, allocated] : registry().allocations) {
+            nodes.push_back({allocated.fd, at.first});
         }
     }
     for (const shim::open_node &used : nodes) {

@@ -17,9 +17,7 @@
 #include "hlthunk_shim/cards/open_nodes.h"
 #include "uct/gaudi/base/memory/memory.h"
 
-#include <map>
 #include <memory>
-#include <utility>
 
 namespace gaudi::base {
 
@@ -35,38 +33,25 @@ struct application_memory final : device_memory {
  * that made the call, and after it unless said otherwise. */
 namespace application {
 
-/** Of an open card: a handle, or a device address. */
-using key = std::pair<shim::node_identity, uint64_t>;
-
-struct allocation {
-    int fd;
-    uint64_t size;
-};
-
-using allocation_map = std::map<key, allocation>; /**< by handle */
-
 /** Whether all that is done through the library that this module uses is
- *  reported, by whomever. */
+ *  reported, by whatever code. */
 void expect_all(bool reported);
 
 void allocated(int fd, uint64_t handle, uint64_t size);
 
-/** It is about to free memory, whose handle can be another's as soon as that is
- *  done. @return What to give to @ref not_freed. */
-[[nodiscard]] allocation_map::node_type freeing(int fd, uint64_t handle);
-
-/** The driver has refused to. */
-void not_freed(allocation_map::node_type kept);
+/** Before memory is freed, whose handle can be another's as soon as that is
+ *  done. @return Its size, for @ref allocated when the driver refuses; 0: it is
+ *  not known. */
+[[nodiscard]] uint64_t freeing(int fd, uint64_t handle);
 
 void mapped(int fd, uint64_t handle, uint64_t va);
 
-/** It is about to unmap an address. @return What to give to @ref unmapped;
+/** Before an address is unmapped. @return What to give to @ref unmapped;
  *  nullptr when it is not known. */
-[[nodiscard]] std::unique_ptr<application_memory> unmapping(int fd,
-                                                            uint64_t va);
+[[nodiscard]] application_memory *unmapping(int fd, uint64_t va);
 
 /** @param done  The driver has done so. */
-void unmapped(std::unique_ptr<application_memory> memory, bool done);
+void unmapped(application_memory &memory, bool done);
 
 } // namespace application
 

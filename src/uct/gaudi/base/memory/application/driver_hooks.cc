@@ -2,14 +2,14 @@
 /*
  * Sees what the application asks of the driver library.
  *
- * The functions of each loaded libhl-thunk.so that open and close cards, and
- * give out and take back device memory, lead to hooks wherever they are called
- * from a library, and for who looks them up with dlsym from then on. No code is
+ * The functions of libhl-thunk.so that open and close cards, and give out and
+ * take back device memory, lead to hooks wherever they are called from a
+ * library, and for who looks them up with dlsym from then on. No code is
  * changed, and nothing of the library's names is exported. The table of the one
  * that this module uses is made to lead to the original functions, so that what
- * we do ourselves is never seen. What others do through pointers that they had
- * before is not seen; memory that they map is found by asking the driver how
- * much of it there is.
+ * we do ourselves is never seen. What is called through pointers from before is
+ * not seen, nor is a second library of that name; memory that is mapped so is
+ * found by asking the driver how much of it there is.
  *
  * UCX's own module for Gaudi memory is not the application: a card that it
  * opens for itself is left to it, and it is lent none.
@@ -23,14 +23,11 @@
 #include "util/fork_handlers.h"
 #include "util/process.h"
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <mutex>
 #include <string_view>
-#include <thread>
 
 #include <dlfcn.h>
 
@@ -39,10 +36,6 @@ namespace gaudi::base {
 namespace {
 
 constexpr char library_name[] = "libhl-thunk.so";
-
-/* Files of that name that one process can have loaded: the application's, the
- * one of UCX_GAUDI_DRIVER, and some to spare. */
-constexpr size_t max_libraries = 4;
 
 /* The functions, in the order of the arrays below. */
 enum function {
@@ -67,11 +60,9 @@ constexpr std::array<const char *, functions> function_names = {
 
 using function_table = std::array<void *, functions>;
 
-/* As the libraries exported them. */
-std::array<function_table, max_libraries> originals;
-/* Whether all callers are seen; else some have the functions themselves. */
-std::array<bool, max_libraries> sees_all;
-std::atomic<size_t> library_count{0};
+function_table originals; /* as the library exported them */
+bool sees_all = false;    /* else some callers have the functions themselves */
+std::atomic<bool> is_installed{false};
 constinit util::child_mutex install_lock; /* held across dlopen */
 
 /* Of the thread: how deep it is in hooks. A library calls its own functions. */
@@ -135,17 +126,15 @@ void report(Call &&call)
     });
 }
 
-/* The hooks of one library. */
-template <size_t Index>
-struct hooks {
-    template <typename Result, typename... Arguments>
-    static Result original(function which, Arguments... arguments)
-    {
-        auto *call =
-            reinterpret_cast<Result (*)(Arguments...)>(originals[Index][which]);
-        return call(arguments...);
-    }
+template <typename Result, typename... Arguments>
+Result original(function which, Arguments... arguments)
+{
+    return reinterpret_cast<Result (*)(Arguments...)>(originals[which])(
+        arguments...);
+}
 
+/* What is called in their place. */
+struct hooks {
     /* What an open call of the application gave. When the process has the card
      * open already, a second time is not possible: share ours with it. */
     static int opened(int fd, const card_wish &wish, const void *caller)
@@ -218,11 +207,11 @@ struct hooks {
         if (!nesting::is_outermost()) {
             return original<int>(function::release, fd, handle);
         }
-        application::allocation_map::node_type known;
-        report([&] { known = application::freeing(fd, handle); });
+        uint64_t size = 0;
+        report([&] { size = application::freeing(fd, handle); });
         const int ret = original<int>(function::release, fd, handle);
-        if ((ret != 0) && !known.empty()) {
-            report([&] { application::not_freed(std::move(known)); });
+        if ((ret != 0) && (size != 0)) {
+            report([&] { application::allocated(fd, handle, size); });
         }
         return ret;
     }
@@ -243,11 +232,11 @@ struct hooks {
         if (!nesting::is_outermost()) {
             return original<int>(function::unmap, fd, va);
         }
-        std::unique_ptr<application_memory> memory;
+        application_memory *memory = nullptr;
         report([&] { memory = application::unmapping(fd, va); });
         const int ret = original<int>(function::unmap, fd, va);
         if (memory != nullptr) {
-            report([&] { application::unmapped(std::move(memory), ret == 0); });
+            report([&] { application::unmapped(*memory, ret == 0); });
         }
         return ret;
     }
@@ -264,92 +253,47 @@ struct hooks {
     }
 };
 
-function_table hooks_of(size_t index)
-{
-    static_assert(max_libraries == 4);
-    constexpr std::array all = {hooks<0>::all, hooks<1>::all, hooks<2>::all,
-                                hooks<3>::all};
-    return all[index]();
-}
-
-/* Which library has these functions, some of which may be hooks already: those
- * of the one that was being hooked when the process was forked. */
-size_t index_of(const function_table &found, size_t count)
-{
-    for (size_t i = 0; i < count; ++i) {
-        const function_table hooks = hooks_of(i);
-        for (size_t which = 0; which < functions; ++which) {
-            if ((found[which] == hooks[which]) ||
-                (found[which] == originals[i][which])) {
-                return i;
-            }
-        }
-    }
-    return count;
-}
-
-/* Have hooks called in place of a library's functions. A child may have been
- * forked anywhere in here, and does again what it lacks. Where it has a hook it
- * has the original, too: the system copies the memory of a process before or
- * after it makes a page writable, not meanwhile. */
-bool rebind(void *handle, size_t index, bool was_loaded)
-{
-    const function_table hooks = hooks_of(index);
-    std::array<rebinding, functions> all;
-    for (size_t i = 0; i < functions; ++i) {
-        all[i] = {function_names[i], originals[index][i], hooks[i]};
-    }
-    if (!rebind_symbols(handle, all)) {
-        return false;
-    }
-    sees_all[index] = !was_loaded || rebind_slots(library_name, all);
-    return true;
-}
-
-/* Hook a loaded library, once.
+/* Hook a loaded library, once. A child may have been forked anywhere in here,
+ * and does again what it lacks. Where it has a hook it has the original, too:
+ * the system copies the memory of a process before or after it makes a page
+ * writable, not meanwhile.
  * @param was_loaded  Others may have looked its functions up.
- * @return The functions themselves; nullptr when it is not hooked. */
-const function_table *install(void *handle, bool was_loaded)
+ * @return Whether it is the one that is hooked. */
+bool install(void *handle, bool was_loaded)
 {
-    function_table found;
+    const function_table hooked = hooks::all();
+    std::array<rebinding, functions> all;
+    unsigned known = 0;
     for (size_t i = 0; i < functions; ++i) {
-        found[i] = dlsym(handle, function_names[i]);
-        if (found[i] == nullptr) {
+        void *found = dlsym(handle, function_names[i]);
+        if (found == nullptr) {
             ucs_debug("gaudi: the driver library has no %s: what the "
                       "application does with it is not seen",
                       function_names[i]);
-            return nullptr;
+            return false;
         }
+        const bool is_hook = (found == hooked[i]);
+        all[i] = {function_names[i], is_hook ? originals[i] : found, hooked[i]};
+        known += (is_hook || (found == originals[i])) ? 1 : 0;
     }
-    const size_t count = library_count.load();
-    const size_t index = index_of(found, count);
-    if ((index < count) && !install_lock.was_abandoned()) {
-        return &originals[index];
+    if (is_installed && !install_lock.was_abandoned()) {
+        return known == functions;
     }
-    Dl_info info;
-    const char *file =
-        (dladdr(found[0], &info) != 0) ? info.dli_fname : library_name;
-    if (index == max_libraries) {
-        ucs_diag("gaudi: what the application does with %s is not seen: too "
-                 "many driver libraries",
-                 file);
-        return nullptr;
+    if ((known == 0) && (originals[0] != nullptr)) {
+        return false; /* another library */
     }
-    const function_table hooks = hooks_of(index);
     for (size_t i = 0; i < functions; ++i) {
-        if (found[i] != hooks[i]) {
-            originals[index][i] = found[i];
-        }
+        originals[i] = const_cast<void *>(all[i].original);
     }
-    if (!rebind(handle, index, was_loaded)) {
-        ucs_diag("gaudi: what the application does with %s is not seen: its "
-                 "symbols cannot be changed",
-                 file);
-        return nullptr;
+    if (!rebind_symbols(handle, all)) {
+        ucs_diag("gaudi: what the application does with the driver library is "
+                 "not seen: its symbols cannot be changed");
+        return false;
     }
-    library_count.store(std::max(count, index + 1));
-    ucs_debug("gaudi: hooked %s", file);
-    return &originals[index];
+    sees_all     = !was_loaded || rebind_slots(library_name, all);
+    is_installed = true;
+    ucs_debug("gaudi: hooked the driver library");
+    return true;
 }
 
 } // namespace
@@ -358,20 +302,21 @@ const function_table *install(void *handle, bool was_loaded)
 void card_events::driver_loaded(shim::driver &driver)
 {
     const std::lock_guard<util::child_mutex> guard(install_lock);
-    const function_table *found = install(driver.handle(), driver.was_loaded());
-    if (found == nullptr) {
+    if (!install(driver.handle(), driver.was_loaded())) {
         return;
     }
     for (size_t i = 0; i < functions; ++i) {
-        driver.redirect(function_names[i], (*found)[i]);
+        driver.redirect(function_names[i], originals[i]);
     }
-    application::expect_all(
-        sees_all[static_cast<size_t>(found - originals.data())]);
+    application::expect_all(sees_all);
 }
 
 void card_events::look_for_driver()
 {
     const std::lock_guard<util::child_mutex> guard(install_lock);
+    if (is_installed && !install_lock.was_abandoned()) {
+        return;
+    }
     /* Stays in memory from now on, as its symbols are changed. */
     void *handle = util::open_loaded(library_name, RTLD_NODELETE);
     if (handle != nullptr) {

@@ -93,11 +93,6 @@ public:
         return false;
     }
 
-    [[nodiscard]] std::span<ElfW(Sym)> symbols() const
-    {
-        return {table<ElfW(Sym)>(DT_SYMTAB), symbol_count()};
-    }
-
     /* Let a number be written to, where it is; nobody takes that away again,
      * since others may be writing beside it. */
     [[nodiscard]] bool make_writable(const uint64_t *number) const
@@ -118,30 +113,6 @@ public:
     }
 
 private:
-    /* The dynamic section does not tell; a table of hashes does. */
-    [[nodiscard]] size_t symbol_count() const
-    {
-        if (const auto *old = table<const uint32_t>(DT_HASH); old != nullptr) {
-            return old[1];
-        }
-        const auto *hashes = table<const uint32_t>(DT_GNU_HASH);
-        if (hashes == nullptr) {
-            return 0;
-        }
-        const uint32_t bucket_count = hashes[0];
-        const uint32_t first        = hashes[1];
-        const uint32_t *buckets     = hashes + 4 + 2 * size_t{hashes[2]};
-        const uint32_t *chains      = buckets + bucket_count;
-        uint32_t last = *std::max_element(buckets, buckets + bucket_count);
-        if (last < first) {
-            return first;
-        }
-        while ((chains[last - first] & 1) == 0) {
-            ++last;
-        }
-        return size_t{last} + 1;
-    }
-
     link_map *map_ = nullptr;
     std::span<const ElfW(Phdr)> segments_;
 };
@@ -180,29 +151,28 @@ rebind_table(const loaded_file &file, const ElfW(Rela) * table, size_t bytes,
 bool rebind_symbols(void *handle, std::span<const rebinding> functions)
 {
     const loaded_file file(handle);
-    const char *names = file.table<const char>(DT_STRTAB);
     std::vector<std::pair<uint64_t *, uint64_t>> changes;
     for (const rebinding &function : functions) {
-        bool is_there        = false;
-        const uint64_t value = to_number(function.replacement) - file.base();
-        for (ElfW(Sym) & symbol : file.symbols()) {
-            if ((std::strcmp(names + symbol.st_name, function.name) != 0) ||
-                (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC)) {
-                continue;
-            }
-            const uint64_t leads_to = file.base() + symbol.st_value;
-            if (leads_to == to_number(function.original)) {
-                if (!file.make_writable(&symbol.st_value)) {
-                    return false;
-                }
-                changes.emplace_back(&symbol.st_value, value);
-            }
-            is_there |= (leads_to == to_number(function.original)) ||
-                        (symbol.st_value == value);
+        const void *leads_to = dlsym(handle, function.name);
+        if (leads_to == function.replacement) {
+            continue;
         }
-        if (!is_there) {
+        Dl_info info;
+        void *entry = nullptr;
+        if ((leads_to != function.original) ||
+            (dladdr1(leads_to, &info, &entry, RTLD_DL_SYMENT) == 0) ||
+            (entry == nullptr) || (info.dli_saddr != leads_to) ||
+            (info.dli_fbase != reinterpret_cast<void *>(file.base())) ||
+            (std::strcmp(info.dli_sname, function.name) != 0)) {
             return false;
         }
+        auto &symbol = *static_cast<ElfW(Sym) *>(entry);
+        if ((ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) ||
+            !file.make_writable(&symbol.st_value)) {
+            return false;
+        }
+        changes.emplace_back(&symbol.st_value,
+                             to_number(function.replacement) - file.base());
     }
     for (const auto &[where, value] : changes) {
         __atomic_store_n(where, value, __ATOMIC_RELEASE);
