@@ -446,6 +446,26 @@ TEST_F(registration_fork, memory_that_was_unmapped_stays_pinned_until_a_miss)
     EXPECT_EQ(1u, cache_statistic("host/regions"));
 }
 
+TEST_F(registration_fork, much_memory_that_was_unmapped_does_not_stay_pinned)
+{
+    const uint64_t live        = mappings();
+    constexpr size_t much      = size_t{65} << 20;
+    constexpr unsigned regions = 2; /* the second munmap finds the first's */
+    char *memory[regions];
+    for (char *&each : memory) {
+        each = map_pages(much);
+        ASSERT_NE(nullptr, each);
+        registration memh(md, each, much);
+        ASSERT_EQ(UCS_OK, uct_md_mem_advise(md, memh.memh, each, much,
+                                            UCT_MADV_WILLNEED));
+    }
+    EXPECT_EQ(live + regions, mappings());
+    for (char *each : memory) {
+        munmap(each, much);
+    }
+    EXPECT_TRUE(eventually([&] { return mappings() < live + regions; }));
+}
+
 TEST_F(registration_fork, what_is_in_use_stays_registered)
 {
     const uint64_t maps = host_maps();

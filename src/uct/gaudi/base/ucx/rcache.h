@@ -40,16 +40,19 @@ inline constexpr size_t least_rounding = 16;
 inline constexpr size_t most_rounding =
     UCT_API == UCT_VERSION(1, 16) ? 4096 : least_rounding;
 
-/** Defaults for some of the variables. UCX refuses a table when one of them is
- *  not there, and what has an alignment from UCX 1.17 on is each region. */
+/** Defaults for some of the variables. More than 64 MB that are unmapped but
+ *  still pinned have UCX's thread drop them, in all releases. UCX refuses a
+ * table when one of them is not there, and what has an alignment from UCX 1.17
+ * on is each region. */
 template <typename Parameters>
 constexpr const char *make_rcache_defaults()
 {
     if constexpr (requires(Parameters cache) { cache.alignment; }) {
         return "RCACHE_MAX_REGIONS=4096;RCACHE_MAX_SIZE=16G;"
-               "RCACHE_ADDR_ALIGN=16";
+               "RCACHE_MAX_UNRELEASED=64M;RCACHE_ADDR_ALIGN=16";
     } else {
-        return "RCACHE_MAX_REGIONS=4096;RCACHE_MAX_SIZE=16G";
+        return "RCACHE_MAX_REGIONS=4096;RCACHE_MAX_SIZE=16G;"
+               "RCACHE_MAX_UNRELEASED=64M";
     }
 }
 inline constexpr const char *rcache_config_defaults =

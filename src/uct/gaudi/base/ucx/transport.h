@@ -70,8 +70,9 @@ ucs_status_t zcopy(uct_ep_h ep, const uct_iov_t *iov, size_t iovcnt,
     UCT_CHECK_IOV_SIZE(iovcnt, 1ul, Transport::name);
     const bool empty = (iovcnt == 0);
     return Transport::zcopy(ep, is_put, empty ? nullptr : iov->buffer,
-                            empty ? 0 : uct_iov_get_length(iov), remote_addr,
-                            rkey, comp);
+                            empty ? 0 : uct_iov_get_length(iov),
+                            empty ? UCT_MEM_HANDLE_NULL : iov->memh,
+                            remote_addr, rkey, comp);
 }
 
 /** UCX's operations of a transport, by its functions. */
