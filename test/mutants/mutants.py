@@ -90,11 +90,14 @@ MUTANTS = [
            "    (void)!write(fd(), &one, sizeof(one));",
            "    (void)one;"),
     Mutant("unmapped", "memory that was unmapped keeps its registration",
-           BASE + "memory/registration_cache.cc",
-           "    if (!util::is_cut_off() && "
-           "self.map_.withdraw_unmapped(start, end)) {",
-           "    if (util::is_cut_off() && "
-           "self.map_.withdraw_unmapped(start, end)) {"),
+           BASE + "ucx/rcache.cc",
+           "    params.ucm_events         = UCM_EVENT_VM_UNMAPPED;",
+           "    params.ucm_events         = 0;"),
+    Mutant("given out", "freed memory that a card copies to is given out again",
+           BASE + "transfer/planner.h",
+           "        held.reset((status == UCS_OK) ? where.memory : nullptr);\n",
+           "        if (status == UCS_OK) {\n"
+           "            where.memory->put();\n        }\n"),
     Mutant("freed", "memory is freed while copies of others use it",
            IPC + "sharing/exports.cc",
            "        await_copies(ended);\n        if (has_users",
