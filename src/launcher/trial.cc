@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "launcher/trial.h"
 
-#include "util/other_process.h"
 #include "util/text.h"
 #include "util/unique_fd.h"
 
@@ -18,6 +17,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,8 +87,7 @@ trial run_in_child(const std::function<int()> &body, milliseconds limit)
     }
     trial result;
     int status = 0;
-    const unique_fd pidfd =
-        gaudi::util::open_pidfd(static_cast<uint32_t>(child));
+    const unique_fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
     const bool late = !ends_in_time(pidfd, limit);
     if (late) {
         kill(child, SIGKILL);

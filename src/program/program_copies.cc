@@ -7,7 +7,11 @@
 #include "program/ucx_gaudi.h"
 #include "uct/gaudi/base/memory/registration_cache.h"
 
+#include "util/locks.h"
+
+#include "util/locks.h"
 #include <algorithm>
+
 #include <cstring>
 
 namespace gaudi {
@@ -92,7 +96,7 @@ base::side side_of(const opened_ptr &opened, const void *address)
                ? base::side(address)
                : base::side(
                      *opened->key,
-                     opened->there +
+                     opened->key->address() +
                          (reinterpret_cast<uintptr_t>(address) - opened->here));
 }
 
@@ -143,8 +147,20 @@ copy_sides::copy_sides(void *to_address, const void *from_address,
         ucs_info("gaudi: %zu bytes, %s to %s, by %s %u", length, kind(src),
                  kind(dst),
                  (to != nullptr) ? "push to process" : "pull from process",
-                 ((to != nullptr) ? to : from)->key->process().pid);
+                 ((to != nullptr) ? to : from)->key->pid());
     }
+}
+
+ucs_status_t copy_sides::connect(base::transfer_engine &engine)
+{
+    ucs_status_t status = UCS_OK;
+    if (to != nullptr) {
+        status = to->find_peer(engine, dst.peer);
+    }
+    if ((status == UCS_OK) && (from != nullptr)) {
+        status = from->find_peer(engine, src.peer);
+    }
+    return status;
 }
 
 bool is_of_cards(const void *dst, const void *src, size_t length)
@@ -182,10 +198,19 @@ ucs_status_t copy_memory(void *dst, const void *src, size_t length) noexcept
         return UCS_OK;
     }
     return base::guarded_entry([&] {
-        const copy_sides sides(dst, src, length);
+        copy_sides sides(dst, src, length);
         return program_memory::call_with_engine(
             sides.is_within(), [&](base::transfer_engine &engine) {
-                return engine.copy(sides.dst, sides.src, length);
+                ucs_status_t status = sides.connect(engine);
+                if (status == UCS_OK) {
+                    status = engine.copy(sides.dst, sides.src, length);
+                }
+                while (status == UCS_ERR_NO_RESOURCE) {
+                    /* The only way to the peer is being made. */
+                    util::nap();
+                    status = engine.copy(sides.dst, sides.src, length);
+                }
+                return status;
             });
     });
 }

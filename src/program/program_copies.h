@@ -32,6 +32,10 @@ struct copy_sides {
         return (to == nullptr) && (from == nullptr);
     }
 
+    /** Have an engine reach the processes. @return As opened_memory::find_peer.
+     */
+    [[nodiscard]] ucs_status_t connect(base::transfer_engine &engine);
+
     opened_ptr to;
     opened_ptr from;
     base::held_registration to_host; /* registered by the program, or nullptr */

@@ -167,7 +167,7 @@ ucs_status_t ucx_gaudi_mem_query(const void *address, size_t length,
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_LENGTH) {
             attr->length =
-                (opened != nullptr) ? opened->length : known->end - base;
+                (opened != nullptr) ? opened->key->length() : known->end - base;
         }
         if (attr->field_mask & UCX_GAUDI_MEM_ATTR_FIELD_CARD) {
             std::snprintf(attr->card, sizeof(attr->card), "%s",

@@ -4,7 +4,7 @@
 #include "hlthunk_shim/card.h"
 #include "program/program_memory.h"
 #include "program/ucx_gaudi.h"
-#include "uct/gaudi/ipc/sharing/invalidation.h"
+#include "uct/gaudi/ipc/link.h"
 #include "util/addresses.h"
 
 #include <cstring>
@@ -17,6 +17,12 @@ namespace {
 /* Of what is opened. A page before each range keeps it apart. */
 constexpr uint64_t address_bytes = uint64_t{1} << 48;
 constexpr uint64_t page          = 4096;
+
+/* How long a process may take to say that its memory can be used, seconds. */
+constexpr double open_timeout_s = 10;
+
+/* Of a link of an engine. */
+constexpr ipc::link_options link_sizes{65536, 32};
 
 uint64_t occupied(size_t length)
 {
@@ -45,8 +51,39 @@ void program_ipc::forget_freed()
     forget_freed_locked();
 }
 
+ucs_status_t opened_memory::find_peer(base::transfer_engine &engine,
+                                      base::remote_peer *&peer_p) const
+{
+    std::erase_if(engine.peers, [&](const auto &each) {
+        const bool is_over = each.second->is_over();
+        if (is_over) {
+            engine.release(*each.second);
+        }
+        return is_over;
+    });
+    auto known = engine.peers.find(key->process());
+    if (known == engine.peers.end()) {
+        auto wakes = std::make_shared<ipc::event>();
+        std::shared_ptr<ipc::link> made;
+        const ucs_status_t status =
+            (wakes->fd() < 0) ? UCS_ERR_NO_RESOURCE
+                              : ipc::link::open({key->process(), 0, key->pid()},
+                                                link_sizes, wakes, made);
+        if (status != UCS_OK) {
+            const bool is_gone = (status == UCS_ERR_UNREACHABLE);
+            ucs_error("gaudi: memory of process %u cannot be reached: %s",
+                      key->pid(),
+                      is_gone ? "it has ended" : ucs_status_string(status));
+            return is_gone ? UCS_ERR_ENDPOINT_TIMEOUT : status;
+        }
+        known = engine.peers.emplace(key->process(), std::move(made)).first;
+    }
+    peer_p = known->second.get();
+    return UCS_OK;
+}
+
 ucs_status_t program_ipc::export_memory(void *address, size_t length,
-                                        ipc::handle_image &handle_p)
+                                        ipc::wire_key &handle_p)
 {
     const std::lock_guard<std::mutex> guard(lock_);
     forget_freed_locked(); /* the addresses may be those of other memory now */
@@ -63,15 +100,7 @@ ucs_status_t program_ipc::export_memory(void *address, size_t length,
                 ipc::exported_memory::create(address, length, false, created);
             entry.memory.reset(created);
         }
-        ipc::wire_key key;
-        if (result == UCS_OK) {
-            result = entry.memory->pack(&key);
-        }
-        /* The block around it may have got another dma-buf. */
-        if ((result == UCS_OK) && (is_fresh || (key != entry.key.key()))) {
-            result = entry.key.offer(key);
-        }
-        return result;
+        return (result == UCS_OK) ? entry.memory->pack(&handle_p) : result;
     });
     if (status != UCS_OK) {
         if (is_fresh) {
@@ -83,7 +112,6 @@ ucs_status_t program_ipc::export_memory(void *address, size_t length,
         program_memory::instance().count(program_memory::use::ipc_export, 1);
     }
     ++entry.users;
-    handle_p = entry.key.handle();
     return UCS_OK;
 }
 
@@ -105,47 +133,55 @@ ucs_status_t program_ipc::withdraw(void *address, size_t length)
         ended = exports_.extract(known);
         program_memory::instance().count(program_memory::use::ipc_export, -1);
     }
-    const uint64_t stamp = ended.mapped().memory->end_key();
-    return (stamp == 0) ? UCS_OK : ipc::await_users(stamp);
+    return ended.mapped().memory->end_key(true);
 }
 
-ucs_status_t program_ipc::open(const ipc::wire_key &wire, opened_ptr &opened_p)
+ucs_status_t program_ipc::open(std::shared_ptr<opened_memory> opened)
 {
-    if (wire.length > address_bytes - 2 * page) {
-        ucs_error(
-            "gaudi: %lu bytes of process %u cannot be opened: there are no "
-            "addresses left",
-            wire.length, wire.process.pid);
+    ipc::remote_key &key = *opened->key;
+    const auto no_space  = [&] {
+        ucs_error("gaudi: %lu bytes of process %u cannot be opened: there are "
+                    "no addresses left",
+                   key.length(), key.pid());
         return UCS_ERR_NO_MEMORY;
+    };
+    if (key.length() > address_bytes - 2 * page) {
+        return no_space();
     }
-    ipc::remote_key *key;
-    const ucs_status_t status = ipc::remote_key::open(wire, key);
-    if (status != UCS_OK) {
-        ucs_error("gaudi: %lu bytes of process %u cannot be opened: %s",
-                  wire.length, wire.process.pid,
-                  (status == UCS_ERR_UNSUPPORTED)
-                      ? "no card of this process reaches them"
-                      : ucs_status_string(status));
+    bool was_asked            = false;
+    const ucs_status_t status = program_memory::call_with_engine(
+        false, [&](base::transfer_engine &engine) {
+            base::remote_peer *peer;
+            const ucs_status_t found = opened->find_peer(engine, peer);
+            was_asked                = (found == UCS_OK);
+            return was_asked ? engine.check_at(key, *peer, open_timeout_s)
+                             : found;
+        });
+    if (!was_asked) {
         return status;
     }
-    auto opened =
-        std::make_shared<opened_memory>(*key, wire.address, wire.length);
+    if (status != UCS_OK) {
+        ucs_error("gaudi: %lu bytes cannot be opened: process %u %s",
+                  key.length(), key.pid(),
+                  (status == UCS_ERR_CONNECTION_RESET)
+                      ? "does not share the memory any more"
+                  : (status == UCS_ERR_TIMED_OUT)        ? "does not answer"
+                  : (status == UCS_ERR_ENDPOINT_TIMEOUT) ? "has ended"
+                                                         : "is out of reach");
+        return status;
+    }
     const std::lock_guard<std::mutex> guard(lock_);
-    opened->here = addresses_.allocate(occupied(wire.length));
+    opened->here = addresses_.allocate(occupied(key.length()));
     if (opened->here == 0) {
-        ucs_error("gaudi: %lu bytes of process %u cannot be opened: there are "
-                  "no addresses left",
-                  wire.length, wire.process.pid);
-        return UCS_ERR_NO_MEMORY;
+        return no_space();
     }
     try {
         opened_.emplace(opened->here, opened);
     } catch (...) {
-        addresses_.release(opened->here, occupied(wire.length));
+        addresses_.release(opened->here, occupied(key.length()));
         throw;
     }
     program_memory::instance().count(program_memory::use::import, 1);
-    opened_p = std::move(opened);
     return UCS_OK;
 }
 
@@ -157,7 +193,7 @@ ucs_status_t program_ipc::close(uint64_t address)
     if (closed.empty()) {
         return UCS_ERR_INVALID_ADDR;
     }
-    addresses_.release(address, occupied(closed.mapped()->length));
+    addresses_.release(address, occupied(closed.mapped()->key->length()));
     program_memory::instance().count(program_memory::use::import, -1);
     return UCS_OK;
 }
@@ -174,8 +210,9 @@ opened_ptr program_ipc::find(const void *address, size_t length)
         return nullptr;
     }
     const auto &found = std::prev(at)->second;
-    return ((start - found->here <= found->length) &&
-            (length <= found->length - (start - found->here)))
+    const size_t all  = found->key->length();
+    return ((start - found->here <= all) &&
+            (length <= all - (start - found->here)))
                ? found
                : nullptr;
 }
@@ -188,7 +225,7 @@ using gaudi::opened_ptr;
 using gaudi::program_ipc;
 using gaudi::program_memory;
 
-static_assert(sizeof(ucx_gaudi_ipc_handle_t) == gaudi::ipc::handle_bytes);
+static_assert(sizeof(ucx_gaudi_ipc_handle_t) == sizeof(gaudi::ipc::wire_key));
 
 } // namespace
 
@@ -204,11 +241,11 @@ ucs_status_t ucx_gaudi_ipc_export(void *address, size_t length,
     }
     const auto nothing = [] { return UCS_OK; };
     return program_memory::call_with_ipc(nothing, [&] {
-        gaudi::ipc::handle_image handle;
+        gaudi::ipc::wire_key handle;
         const ucs_status_t status =
             program_ipc::instance().export_memory(address, length, handle);
         if (status == UCS_OK) {
-            std::memcpy(handle_p, handle.data(), handle.size());
+            std::memcpy(handle_p, &handle, sizeof(handle));
             ucs_info("gaudi: exported %zu bytes at %p", length, address);
         }
         return status;
@@ -236,20 +273,43 @@ ucs_status_t ucx_gaudi_ipc_open(const ucx_gaudi_ipc_handle_t *handle,
     if ((handle == nullptr) || (address_p == nullptr)) {
         return gaudi::refuse_null(__func__);
     }
-    gaudi::ipc::handle_image image;
-    std::memcpy(image.data(), handle, image.size());
-    gaudi::ipc::wire_key key;
-    const auto fetch = [&] { return gaudi::ipc::fetch_key(image, key); };
-    return program_memory::call_with_ipc(fetch, [&] {
-        opened_ptr opened;
-        const ucs_status_t status = program_ipc::instance().open(key, opened);
+    std::shared_ptr<gaudi::opened_memory> opened;
+    const auto unpack = [&] {
+        gaudi::ipc::wire_key wire;
+        std::memcpy(&wire, handle, sizeof(wire));
+        if (!gaudi::ipc::is_sealed(wire)) {
+            ucs_error("gaudi: an IPC handle cannot be opened: it is none, or "
+                      "was changed on its way");
+            return UCS_ERR_INVALID_PARAM;
+        }
+        gaudi::ipc::remote_key *key = nullptr;
+        const ucs_status_t status = gaudi::ipc::remote_key::unpack(&wire, key);
+        if (status == UCS_ERR_UNREACHABLE) {
+            ucs_error("gaudi: an IPC handle cannot be opened: process %u is of "
+                      "another machine, box, namespace or user, or no way "
+                      "leads to its memory",
+                      wire.pid);
+        }
+        if (status != UCS_OK) {
+            return status;
+        }
+        opened = std::make_shared<gaudi::opened_memory>(*key);
+        if (key->is_own()) {
+            ucs_error("gaudi: an IPC handle cannot be opened: this process "
+                      "has the memory itself");
+            return UCS_ERR_INVALID_PARAM;
+        }
+        return UCS_OK;
+    };
+    return program_memory::call_with_ipc(unpack, [&] {
+        const ucs_status_t status = program_ipc::instance().open(opened);
         if (status == UCS_OK) {
             *address_p = reinterpret_cast<void *>(opened->here);
             if (length_p != nullptr) {
-                *length_p = opened->length;
+                *length_p = opened->key->length();
             }
             ucs_info("gaudi: opened %zu bytes of process %u, at %p",
-                     opened->length, opened->key->process().pid, *address_p);
+                     opened->key->length(), opened->key->pid(), *address_p);
         }
         return status;
     });

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Memory that a program exports to others, and what it has opened of theirs:
- * the handles of ucx_gaudi.h.
+ * the handles of ucx_gaudi.h, which are keys.
  *
  * What was opened gets an address that no card and no host memory has. Only
  * copies of ucx_gaudi.h know it: they look here, and have the engine move the
@@ -12,10 +12,9 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/transfer/remote_memory.h"
-#include "uct/gaudi/ipc/sharing/exports.h"
-#include "uct/gaudi/ipc/sharing/handle.h"
-#include "uct/gaudi/ipc/sharing/remote_key.h"
+#include "uct/gaudi/base/transfer/engine.h"
+#include "uct/gaudi/ipc/exports.h"
+#include "uct/gaudi/ipc/remote_key.h"
 #include "util/process.h"
 #include "util/range_allocator.h"
 
@@ -28,16 +27,18 @@ namespace gaudi {
 
 /** Memory of another process, as it was opened. */
 struct opened_memory {
-    opened_memory(ipc::remote_key &of, uint64_t first, size_t bytes)
-        : key(&of), there(first), length(bytes)
-    {}
+    explicit opened_memory(ipc::remote_key &of) : key(&of) {}
     ~opened_memory() { key->drop(); }
     opened_memory(const opened_memory &)            = delete;
     opened_memory &operator=(const opened_memory &) = delete;
 
+    /** The process, as an engine reaches it: the engine has a link to it from
+     *  then on.
+     *  @return UCS_ERR_ENDPOINT_TIMEOUT: it has ended. As link::open. */
+    [[nodiscard]] ucs_status_t find_peer(base::transfer_engine &engine,
+                                         base::remote_peer *&peer_p) const;
+
     ipc::remote_key *const key;
-    const uint64_t there; /* address in its process */
-    const size_t length;
     uint64_t here = 0;
 };
 
@@ -54,10 +55,9 @@ public:
 
     /* What the functions of ucx_gaudi.h do. */
     [[nodiscard]] ucs_status_t export_memory(void *address, size_t length,
-                                             ipc::handle_image &handle_p);
+                                             ipc::wire_key &handle_p);
     [[nodiscard]] ucs_status_t withdraw(void *address, size_t length);
-    [[nodiscard]] ucs_status_t open(const ipc::wire_key &wire,
-                                    opened_ptr &opened_p);
+    [[nodiscard]] ucs_status_t open(std::shared_ptr<opened_memory> opened);
     [[nodiscard]] ucs_status_t close(uint64_t address);
 
     /** Forget what was exported and is freed. */
@@ -69,7 +69,6 @@ public:
 private:
     struct exported {
         std::unique_ptr<ipc::exported_memory> memory;
-        ipc::offered_key key;
         unsigned users = 0; /* not yet withdrawn */
     };
 

@@ -56,7 +56,6 @@ ucs_status_t program_memory::read_config(config_ptr &config_p)
         uct_md_config_read(&ipc::component(), nullptr, nullptr, &config);
     if (status == UCS_OK) {
         config_p.reset(reinterpret_cast<ipc::memory_domain::config *>(config));
-        ipc::memory_domain::set_timeouts(*config_p);
     }
     return status;
 }

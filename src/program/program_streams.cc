@@ -122,6 +122,9 @@ bool stream_work::begin(stream_step &step)
     }
     step.result = program_memory::prepare_engine(step.sides->is_within(),
                                                  of_streams, engine_);
+    if (step.result == UCS_OK) {
+        step.result = step.sides->connect(*engine_);
+    }
     if (step.result != UCS_OK) {
         return true;
     }

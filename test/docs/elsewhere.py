@@ -41,12 +41,12 @@ ELSEWHERE = [
     # Namespaces, which not every system lets a test have, and container
     # runtimes, which have the same.
     (r"(docker|podman) run\b|unshare --mount",
-     "with/ipc_processes.of_containers_with_common_processes_and_network/"
+     "with/ipc_processes.of_containers_with_a_common_network/"
      "proto_y"),
     (r"mkdir -m 700 |UCX_GAUDI_IPC_DIR=",
      "with/ipc_pods.reach_each_other_by_a_folder/proto_y"),
     (r"unshare --pid",
-     "with/ipc_processes.of_another_process_namespace_are_left_to_tcp/proto_y"),
+     "with/ipc_processes.of_containers_with_a_common_network/proto_y"),
     (r"git clone\b", "docs.quickstart"),
     (r"\./scripts/quickstart\b", "docs.quickstart"),
 ]

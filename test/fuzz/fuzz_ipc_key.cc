@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys from other processes: any bytes to their reader, and keys of a real
- * process with some bytes changed to rkey_unpack. What is accepted is used. And
- * handles that lead to such a key, with some bytes changed. */
+ * process with some bytes changed to rkey_unpack. What is accepted is used,
+ * over a link to that process. */
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/memory/device_pool.h"
 #include "uct/gaudi/base/transfer/engine.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/ipc/ipc_md.h"
-#include "uct/gaudi/ipc/sharing/handle.h"
+#include "uct/gaudi/ipc/link.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -35,7 +36,7 @@ namespace {
 using gaudi::base::card_table;
 using gaudi::base::transfer_engine;
 using gaudi::ipc::component;
-using gaudi::ipc::handle_image;
+using gaudi::ipc::link;
 using gaudi::ipc::remote_key;
 using gaudi::ipc::wire_key;
 
@@ -73,9 +74,6 @@ void start()
                             va_list) { return UCS_LOG_FUNC_RC_STOP; });
 }
 
-/* That leads to the first of them. */
-handle_image valid_handle;
-
 /* Keys of host and device memory of a child that lives as long as we do. */
 const wire_key *valid_keys()
 {
@@ -107,17 +105,11 @@ const wire_key *valid_keys()
                 require(uct_md_mkey_pack(md, memh, &keys[i]) == UCS_OK);
             }
             require(write(ends[1], keys, sizeof(keys)) == sizeof(keys));
-            static gaudi::ipc::offered_key offered;
-            require(offered.offer(keys[0]) == UCS_OK);
-            require(write(ends[1], &offered.handle(), sizeof(valid_handle)) ==
-                    sizeof(valid_handle));
             for (;;) {
                 pause();
             }
         }
         require(read(ends[0], keys, sizeof(keys)) == sizeof(keys));
-        require(read(ends[0], &valid_handle, sizeof(valid_handle)) ==
-                sizeof(valid_handle));
         close(ends[0]);
         close(ends[1]);
         start();
@@ -127,17 +119,36 @@ const wire_key *valid_keys()
     return keys;
 }
 
-/* What copies from device memory of the child. */
-std::unique_ptr<transfer_engine> &engine()
-{
-    static auto *made = new std::unique_ptr<transfer_engine>;
-    if (*made == nullptr) {
-        require(transfer_engine::create({}, *made) == UCS_OK);
+/* What copies from memory of the child. */
+struct reader {
+    explicit reader(const wire_key &valid)
+    {
+        require(link::open({valid.process, 0, valid.pid}, {65536, 4},
+                           std::make_shared<gaudi::ipc::event>(),
+                           to) == UCS_OK);
+        require(transfer_engine::create({}, engine) == UCS_OK);
     }
+
+    std::shared_ptr<link> to; /* goes last */
+    std::unique_ptr<transfer_engine> engine;
+};
+
+std::unique_ptr<reader> &current_reader()
+{
+    static auto *made = new std::unique_ptr<reader>;
     return *made;
 }
 
-void unpack(const wire_key &wire, const wire_key &valid)
+/* Whether the child gives it. */
+bool is_there(const wire_key &wire, const wire_key *valid)
+{
+    return std::any_of(valid, valid + 2, [&](const wire_key &each) {
+        return (wire.word == each.word) && (wire.address >= each.address) &&
+               (wire.address - each.address < each.length);
+    });
+}
+
+void unpack(const wire_key &wire, const wire_key *valid)
 {
     /* To the byte: a reader that goes on is caught. */
     const auto bytes = std::make_unique<char[]>(sizeof(wire));
@@ -152,50 +163,23 @@ void unpack(const wire_key &wire, const wire_key &valid)
     }
     remote_key *key = gaudi::ipc::to_remote_key(unpacked.rkey);
     require(!key->is_own());
-    const ucs_status_t failure = key->failure();
-    if (failure != UCS_OK) { /* of no process that there is */
-        require(key->check(wire.address, wire.length) == failure);
-        require(key->hold() == failure);
-        require(uct_rkey_release(&component(), &unpacked) == UCS_OK);
-        return;
-    }
+    require(key->state() == UCS_OK);
     require(key->check(wire.address, wire.length) == UCS_OK);
     require(key->check(wire.address - 1, wire.length) == UCS_ERR_INVALID_ADDR);
-    require(key->check(wire.address, wire.length + 1) == UCS_ERR_INVALID_ADDR);
-    require(key->hold() == UCS_OK);
-    char byte = 0;
-    if (key->host() != nullptr) {
-        (void)key->host()->read(&byte, wire.address, 1);
-    } else if (wire.length > 0) {
-        /* Its process knows better what the key is of. */
-        const bool is_there = (wire.address >= valid.address) &&
-                              (wire.address - valid.address < valid.length);
-        const ucs_status_t status =
-            engine()->copy(&byte, {*key, wire.address}, 1);
-        require(((status == UCS_OK) == is_there) || (wire.kind != valid.kind));
+    require(
+        (wire.length == UINT64_MAX) ||
+        (key->check(wire.address, wire.length + 1) == UCS_ERR_INVALID_ADDR));
+    if ((wire.length > 0) && (wire.process == valid->process)) {
+        std::unique_ptr<reader> &by = current_reader();
+        if (by == nullptr) {
+            by = std::make_unique<reader>(*valid);
+        }
+        char byte = 0;
+        require((by->engine->copy(&byte, {*key, wire.address, by->to.get()},
+                                  1) == UCS_OK) == is_there(wire, valid));
+        require(!by->to->is_over());
     }
-    key->release();
     require(uct_rkey_release(&component(), &unpacked) == UCS_OK);
-}
-
-/* A handle, to the byte; with its checksum made anew where the first bit says
- * so. */
-void fetch(uint8_t what, const uint8_t *data, size_t size, const wire_key &good)
-{
-    handle_image image = valid_handle;
-    for (; size >= 2; data += 2, size -= 2) {
-        image[data[0] % image.size()] ^= data[1];
-    }
-    const bool same = (image == valid_handle);
-    if ((what & 128) != 0) {
-        gaudi::ipc::wire_handle handle;
-        std::memcpy(&handle, image.data(), sizeof(handle));
-        image = gaudi::ipc::seal_handle(handle);
-    }
-    wire_key key;
-    const ucs_status_t status = gaudi::ipc::fetch_key(image, key);
-    require((status == UCS_OK) || !same);
-    require((status != UCS_OK) || (key == good));
 }
 
 } // namespace
@@ -209,15 +193,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     const uint8_t what = *data++;
     --size;
-    if (what % 8 == 5) {
-        fetch(what, data, size, valid[0]);
-        return 0;
-    }
     wire_key key{};
     if (what % 8 == 0) {
         /* Anything, on this machine: else nothing is looked at. */
         std::memcpy(&key, data, std::min(size, sizeof(key)));
-        key.machine = (what < 128) ? valid[0].machine : key.machine;
+        key.version = valid[0].version;
+        key.place   = (what < 128) ? valid[0].place : key.place;
+        key.process = (what % 16 == 0) ? valid[0].process : key.process;
     } else {
         key = valid[what & 1];
         for (; size >= 2; data += 2, size -= 2) {
@@ -228,13 +210,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         gaudi::ipc::seal_key(key);
     }
     if (what % 32 == 31) { /* with nothing open */
-        engine().reset();
+        current_reader().reset();
         uct_md_close(md);
         md = open_md();
     }
-    unpack(key, valid[what & 1]);
+    unpack(key, valid);
     if (what % 8 != 0) {
-        unpack(valid[what & 1], valid[what & 1]); /* spoilt by nothing */
+        unpack(valid[what & 1], valid); /* spoilt by nothing */
     }
     return 0;
 }

@@ -38,10 +38,10 @@ MUTANTS = [
            ""),
     Mutant("end of a piece", "the last byte of a staged piece is not fetched",
            BASE + "transfer/dispatcher.cc",
-           "read_host(copy.process, copy.src, job.chunk->data,\n"
-           "                                     job.length);",
-           "read_host(copy.process, copy.src, job.chunk->data,\n"
-           "                                     job.length - 1);"),
+           "reinterpret_cast<void *>(copy.src),\n"
+           "                        job.length);",
+           "reinterpret_cast<void *>(copy.src),\n"
+           "                        job.length - 1);"),
     Mutant("neighbour", "a copy with the host moves a byte too many",
            BASE + "transfer/dispatcher.cc",
            "        queue.dma->submit(to_card ? va : chunk->va, "
@@ -67,24 +67,24 @@ MUTANTS = [
            "        fail(*domain, op.sequence, status);\n",
            "        (void)status;\n"),
     Mutant("status", "a withdrawn key ends with another status",
-           IPC + "serving/served_client.cc",
-           "        return UCS_ERR_CONNECTION_RESET;\n    }\n    ucs_status_t status;",
-           "        return UCS_ERR_IO_ERROR;\n    }\n    ucs_status_t status;"),
-    Mutant("key", "the owner of memory does not look at the key",
-           IPC + "serving/served_client.cc",
-           "    if (!page.begin_use({asked.cell, asked.stamp}, asked.address,\n"
-           "                        asked.length)) {",
-           "    if (!page.begin_use({asked.cell, asked.stamp}, asked.address,\n"
-           "                        asked.length) && (asked.length == 0)) {"),
+           IPC + "inbound.cc",
+           "        return UCS_ERR_CONNECTION_RESET;\n    }\n    ucs_status_t status",
+           "        return UCS_ERR_IO_ERROR;\n    }\n    ucs_status_t status"),
+    Mutant("key", "the owner of memory does not look at the range of a key",
+           IPC + "exports.cc",
+           "    if ((address < key.address) || (length > key.length) ||\n"
+           "        (address - key.address > key.length - length)) {\n"
+           "        return nullptr;",
+           "    if ((address < key.address) && (length > key.length)) {\n"
+           "        return nullptr;"),
     Mutant("chunks", "the owner copies to where a client says, chunk or not",
-           IPC + "serving/served_client.cc",
-           "    if ((asked.kind > request_write) ||\n"
-           "        !is_in_chunks(asked.offset, asked.length)) {",
-           "    if (asked.kind > request_write) {"),
+           IPC + "inbound.h",
+           "        return (length != 0) && (offset <= chunk_bytes_) &&",
+           "        return (length != 0) || (offset <= chunk_bytes_) &&"),
     Mutant("client's sleep", "a client that sleeps is not woken",
-           IPC + "serving/served_client.cc",
-           "    if (ring().client_sleeps.load() != 0) {\n        wake();",
-           "    if (ring().client_sleeps.load() > 1) {\n        wake();"),
+           IPC + "inbound.cc",
+           "    if ((control().client_sleeps.load() != 0) &&",
+           "    if ((control().client_sleeps.load() > 1) &&"),
     Mutant("wakeup", "who waits for an event is not told of the end of a job",
            BASE + "transfer/wakeup.cc",
            "    (void)!write(fd(), &one, sizeof(one));",
@@ -99,9 +99,10 @@ MUTANTS = [
            "        if (status == UCS_OK) {\n"
            "            where.memory->put();\n        }\n"),
     Mutant("freed", "memory is freed while copies of others use it",
-           IPC + "sharing/exports.cc",
-           "        await_copies(ended);\n        if (has_users",
-           "        if (has_users"),
+           IPC + "exports.cc",
+           "                all.unused.wait(locked, "
+           "[&] { return memory.uses_ == 0; });\n",
+           ""),
     Mutant("fetch", "a message is sent whose bytes could not be fetched",
            BASE + "ucx/packing.h",
            "    return ucs_likely(fetch_failure == UCS_OK)",
@@ -112,9 +113,9 @@ MUTANTS = [
            "        if (Transport"),
     Mutant("dead peer", "uct_ep_check does not notice that a peer has ended",
            IPC + "ipc_ep.cc",
-           "    if (!self.out->peer_alive()) {\n"
+           "    if (self.out->has_hung_up()) {\n"
            "        self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);",
-           "    if (!self.out->peer_alive() && self.out->is_closed()) {\n"
+           "    if (self.out->has_hung_up()) {\n"
            "        self.super.fail(UCS_ERR_CANCELED);"),
     Mutant("leak", "host memory stays mapped on the card",
            "src/hlthunk_shim/hlthunk/device.cc",

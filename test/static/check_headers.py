@@ -71,7 +71,8 @@ def seen_alone(root, database, headers):
     """Headers that were compiled with nothing before them."""
     sources = [compilation[0][0]
                for compilation in read_compilations(root, database)
-               if "-include" not in compilation[1]]
+               if "-include" not in compilation[1]
+               and os.path.isfile(os.path.join(root, compilation[0][0]))]
     return {begins_with(root, name) for name in headers + sources
             if name.endswith((".cc", ".h"))}
 

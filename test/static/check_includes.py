@@ -9,7 +9,7 @@ The rooms from the lowest to the highest one, see docs/architecture.md:
     util
     hlthunk_shim: the interface <- hlthunk <- synapse <- cards <- ports
     base:         ucx <- cards <- memory <- memory/application, transfer
-    copy          ipc: process <- messages, serving <- sharing <- the UCT face
+    copy          ipc
     program:      what programs call, above ipc
     module, above all
 
@@ -41,8 +41,6 @@ BASE, COPY, IPC = GAUDI + "base/", GAUDI + "copy/", GAUDI + "ipc/"
 UCX_SEAM, CARDS, MEMORY, TRANSFER = (BASE + room for room in
                                      ("ucx/", "cards/", "memory/", "transfer/"))
 APPLICATION = MEMORY + "application/"
-PROCESS, MESSAGES, SERVING, SHARING = (
-    IPC + room for room in ("process/", "messages/", "serving/", "sharing/"))
 
 DRIVER = [SHIM, SHIM_CARDS, PORTS, UTIL]
 
@@ -66,13 +64,9 @@ ALLOWED = [
     (MEMORY, [CARDS, UCX_SEAM] + DRIVER),
     (TRANSFER, [MEMORY, CARDS, UCX_SEAM] + DRIVER),
     (COPY, [TRANSFER, MEMORY, CARDS, UCX_SEAM] + DRIVER),
-    (PROCESS, [UCX_SEAM, CARDS] + DRIVER),
-    (MESSAGES, [PROCESS, UCX_SEAM, CARDS] + DRIVER),
-    (SERVING, [PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] + DRIVER),
-    (SHARING, [SERVING, PROCESS, TRANSFER, MEMORY, CARDS, UCX_SEAM] + DRIVER),
-    (IPC, [MESSAGES, SHARING, SERVING, PROCESS, TRANSFER, MEMORY, CARDS,
+    (IPC, [TRANSFER, MEMORY, CARDS,
            UCX_SEAM] + DRIVER),
-    (PROGRAM, [IPC, SHARING, TRANSFER, APPLICATION, MEMORY, CARDS, UCX_SEAM] +
+    (PROGRAM, [IPC, TRANSFER, APPLICATION, MEMORY, CARDS, UCX_SEAM] +
      DRIVER),
     (GAUDI, [PROGRAM, COPY, IPC, TRANSFER, APPLICATION, MEMORY, CARDS,
              UCX_SEAM] + DRIVER),

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "uct/gaudi/base/transfer/owner_queue.h"
 #include "uct/gaudi/base/ucx/status.h"
 
 #include <gtest/gtest.h>
@@ -22,18 +21,6 @@ TEST(status, errno_becomes_the_status_that_means_the_same)
     EXPECT_EQ(UCS_ERR_UNREACHABLE, to_status(-EPERM));
     EXPECT_EQ(UCS_ERR_IO_ERROR, to_status(-EIO));
     EXPECT_EQ(UCS_ERR_IO_ERROR, to_status(-EXDEV));
-}
-
-/* What another process has written may be anything. */
-TEST(status, answers_that_make_no_sense_are_errors)
-{
-    EXPECT_EQ(0, owner_queue::to_answer(0));
-    EXPECT_EQ(-ENODEV, owner_queue::to_answer(-ENODEV));
-    for (const int64_t written :
-         {int64_t{1}, int64_t{1} << 32, INT64_MIN, int64_t{-EINPROGRESS},
-          int64_t{-ETIMEDOUT}, int64_t{-EAGAIN}}) {
-        EXPECT_EQ(-EIO, owner_queue::to_answer(written)) << written;
-    }
 }
 
 TEST(status, exceptions_do_not_cross_the_boundary)

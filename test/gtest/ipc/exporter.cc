@@ -7,8 +7,7 @@
 #include "common/ucx_logs.h"
 #include "hlthunk_shim/memory.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
-#include "uct/gaudi/base/ucx/ucp_settings.h"
-#include "uct/gaudi/ipc/sharing/invalidation.h"
+#include "uct/gaudi/ipc/link.h"
 #include "gtest/ipc/fixture.h"
 #include "gtest/uct/invalidate.h"
 
@@ -18,6 +17,8 @@
 #include <iostream>
 #include <map>
 #include <sstream>
+
+#include <sys/mman.h>
 
 namespace gaudi::test {
 
@@ -71,17 +72,6 @@ void start_base()
     (void)once;
 }
 
-ucs_status_t use_of(const ipc::wire_key &key)
-{
-    const unpacked remote(key);
-    return (remote.status == UCS_OK) ? remote->failure() : remote.status;
-}
-
-ucs_status_t out_of_reach()
-{
-    return base::has_new_protocols() ? UCS_ERR_UNREACHABLE : UCS_ERR_IO_ERROR;
-}
-
 ucs_status_t open_ipc_md(uct_md_h &md, const variables &changes)
 {
     uct_md_config_t *config;
@@ -126,8 +116,7 @@ GAUDI_CHILD(exports_memory)
     auto &cards = base::card_table::instance();
     auto &map   = base::memory_map::instance();
     std::map<uint64_t, base::device_memory *> device;
-    std::map<uint64_t, std::unique_ptr<char[]>> host;
-    std::map<uint64_t, uct_mem_h> handles; /* by stamp of the key */
+    std::map<uint64_t, uct_mem_h> handles; /* by word of the key */
     invalidation over;
 
     for (std::string line; std::getline(std::cin, line);) {
@@ -154,12 +143,12 @@ GAUDI_CHILD(exports_memory)
         } else if (what == "free") {
             map.free(*device.at(a));
             device.erase(a);
-        } else if (what == "host") {
-            auto memory = std::make_unique<char[]>(a);
-            std::memset(memory.get(), static_cast<int>(b), a);
-            const auto at = reinterpret_cast<uintptr_t>(memory.get());
-            host[at]      = std::move(memory);
-            answer        = std::to_string(at);
+        } else if (what == "host") { /* pages, which can be unmapped */
+            void *memory = mmap(nullptr, a, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            GAUDI_CHILD_REQUIRE(memory != MAP_FAILED);
+            std::memset(memory, static_cast<int>(b), a);
+            answer = std::to_string(reinterpret_cast<uintptr_t>(memory));
         } else if (what == "key") {
             ipc::wire_key key;
             ipc::wire_key again;
@@ -167,56 +156,30 @@ GAUDI_CHILD(exports_memory)
                 register_with_key(md, reinterpret_cast<void *>(a), b, key);
             GAUDI_CHILD_REQUIRE(uct_md_mkey_pack(md, memh, &again) == UCS_OK);
             GAUDI_CHILD_REQUIRE(key == again);
-            handles[key.stamp] = memh;
-            answer             = to_line(key);
+            handles[key.word] = memh;
+            answer            = to_line(key);
         } else if (what == "deregister") {
             GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, handles.at(a)) == UCS_OK);
             handles.erase(a);
         } else if (what == "invalidate") {
             over = {};
-            /* The way that the domain does not go in this release is gone
-             * without it. */
-            if constexpr (base::invalidates_at_once) {
-                GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, handles.at(a)) ==
-                                    UCS_OK);
-                ipc::wait_for_users(a, &over);
-            } else {
-                GAUDI_CHILD_REQUIRE(invalidate(md, handles.at(a), over) ==
-                                    UCS_OK);
-            }
+            GAUDI_CHILD_REQUIRE(invalidate(md, handles.at(a), over) == UCS_OK);
+            GAUDI_CHILD_REQUIRE(over.done);
             handles.erase(a);
-            answer = over.done ? "1" : "0";
-        } else if (what == "invalidate_now") {
-            over = {};
-            if constexpr (base::invalidates_at_once) {
-                GAUDI_CHILD_REQUIRE(invalidate(md, handles.at(a), over) ==
-                                    UCS_OK);
-            } else {
-                GAUDI_CHILD_REQUIRE(uct_md_mem_dereg(md, handles.at(a)) ==
-                                    UCS_OK);
-                uct_invoke_completion(&over, ipc::await_users(a));
-            }
-            handles.erase(a);
-            GAUDI_CHILD_REQUIRE(over.done && !ipc::has_invalidations());
             answer = std::to_string(over.status);
-        } else if (what == "progress") {
-            (void)ipc::progress_invalidations();
-            answer = std::to_string(over.done ? over.status : UCS_INPROGRESS);
-        } else if (what == "timeout") {
-            ipc::set_invalidation_timeout(static_cast<double>(a) * 1e-3);
         } else if (what == "card") {
             answer = std::to_string(
                 static_cast<uint64_t>(cards.cards().all()[a]->address()));
         } else if (what == "module") {
             answer =
                 std::to_string(cards.cards().all()[a]->device().module_id());
-        } else if (what == "open_files") {
-            answer = std::to_string(count_open_fds());
+        } else if (what == "unmap") {
+            GAUDI_CHILD_REQUIRE(munmap(reinterpret_cast<void *>(a), b) == 0);
         } else if (what == "warning") {
             const auto lines = take_logs();
             answer           = lines.empty() ? "none" : lines.front();
         } else if (what == "keys") {
-            answer = std::to_string(ipc::count_keys());
+            answer = std::to_string(ipc::exported_memory::count_keys());
         } else if (what == "blocks") {
             answer = std::to_string(
                 base::card_memory::of(*cards.cards().all().front())
@@ -230,26 +193,6 @@ GAUDI_CHILD(exports_memory)
     }
     GAUDI_CHILD_REQUIRE(take_logs().empty());
     return 0;
-}
-
-GAUDI_CHILD(holds_a_key)
-{
-    (void)open_md_of_child();
-    GAUDI_CHILD_REQUIRE_NO_FAILURE();
-    tell_parent("next");
-    unpacked remote(from_parent<ipc::wire_key>());
-    GAUDI_CHILD_REQUIRE(remote.status == UCS_OK);
-    GAUDI_CHILD_REQUIRE(remote->hold() == UCS_OK);
-    tell_parent("used");
-    wait_for_parent();
-    return 1;
-}
-
-key_user::key_user(const ipc::wire_key &key) : child_process("holds_a_key")
-{
-    EXPECT_EQ(read_line(), "next");
-    write_line(to_line(key));
-    EXPECT_EQ(read_line(), "used");
 }
 
 std::string exporter_process::ask(const std::string &word, uint64_t a,
@@ -292,22 +235,19 @@ void keys_test::reopen(const variables &changes)
 
 int keys_test::byte_at(const unpacked &key, uint64_t address)
 {
+    constexpr ipc::link_options sizes{65536, 4};
     unsigned char byte = 0;
-    last_status        = key->hold();
-    if (last_status != UCS_OK) {
-        return -1;
-    }
-    if (const auto *host = key->host(); host != nullptr) {
-        last_status =
-            (host->read(&byte, address, 1) == 0) ? UCS_OK : UCS_ERR_IO_ERROR;
-    } else {
-        std::unique_ptr<base::transfer_engine> engine;
+    std::unique_ptr<base::transfer_engine> engine;
+    std::shared_ptr<ipc::link> to;
+    last_status = ipc::link::open({key->process(), 0, key->pid()}, sizes,
+                                  std::make_shared<ipc::event>(), to);
+    if (last_status == UCS_OK) {
         last_status = base::transfer_engine::create({}, engine);
-        if (last_status == UCS_OK) {
-            last_status = engine->copy(&byte, {*key.key(), address}, 1);
-        }
     }
-    key->release();
+    if (last_status == UCS_OK) {
+        last_status = engine->copy(&byte, {*key.key(), address, to.get()}, 1);
+        engine->release(*to);
+    }
     return (last_status == UCS_OK) ? byte : -1;
 }
 

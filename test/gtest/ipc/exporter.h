@@ -69,30 +69,13 @@ public:
     /** End the registration that a key is of. */
     void deregister(const ipc::wire_key &key)
     {
-        (void)ask("deregister", key.stamp);
+        (void)ask("deregister", key.word);
     }
-    /** The same with an invalidation, which the process waits for by progress.
-     *  @return Whether it is over at once. */
-    bool invalidate(const ipc::wire_key &key)
+    /** The same with an invalidation. @return Its status. */
+    ucs_status_t invalidate(const ipc::wire_key &key)
     {
-        return ask_number("invalidate", key.stamp) == 1;
-    }
-    /** @return The status of the invalidation, UCS_INPROGRESS before its end.
-     */
-    ucs_status_t progress_invalidation()
-    {
-        return static_cast<ucs_status_t>(std::stoi(ask("progress")));
-    }
-    /** The same with an invalidation that the deregistration itself waits for:
-     *  nothing else can be asked before its end. */
-    void start_invalidation(const ipc::wire_key &key)
-    {
-        process.write_line("invalidate_now " + std::to_string(key.stamp));
-    }
-    /** @return Its status. */
-    ucs_status_t end_invalidation()
-    {
-        return static_cast<ucs_status_t>(std::stoi(process.read_line()));
+        return static_cast<ucs_status_t>(
+            std::stoi(ask("invalidate", key.word)));
     }
 
     /** Tell it a line of a word and numbers, and read one. */
@@ -103,12 +86,6 @@ public:
     }
 
     child_process process;
-};
-
-/** A process that holds a key, until it is killed. */
-class key_user : public child_process {
-public:
-    explicit key_user(const ipc::wire_key &key);
 };
 
 /** A key that was unpacked. */
@@ -149,13 +126,6 @@ private:
     uct_rkey_bundle_t key_{};
 };
 
-/** What unpacking a key says, else what using it would say at once. */
-ucs_status_t use_of(const ipc::wire_key &key);
-
-/** The same of memory that should be reached and is not: UCP's new protocols
- *  find other ways. */
-ucs_status_t out_of_reach();
-
 /** An open memory domain, and what moves bytes to and from its keys. */
 class keys_test : public ::testing::Test {
 protected:
@@ -165,15 +135,9 @@ protected:
     /** Open the memory domain anew. */
     void reopen(const variables &changes);
 
-    /** Read one byte of remote memory, by the CPU or by its process's card; -1
-     *  and a status when the key cannot be used. */
+    /** Read one byte of remote memory, as its process gives it; -1 and a status
+     *  when the key cannot be used. */
     int byte_at(const unpacked &key, uint64_t address);
-
-    /** How many other processes are known. */
-    static uint64_t processes()
-    {
-        return ipc::foreign_pages::instance().count();
-    }
 
     uct_md_h md              = nullptr;
     ucs_status_t last_status = UCS_OK;

@@ -6,22 +6,36 @@
 #include "synapse/synapse_library.h"
 #include "uct/gaudi/base/cards/driver.h"
 #include "uct/gaudi/base/ucx/config.h"
+#include "uct/gaudi/ipc/service.h"
+#include "util/process.h"
 
 #include <chrono>
 #include <cstring>
 #include <thread>
 #include <utility>
 
+#include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 namespace gaudi::test {
 
 namespace {
 
+using clock = std::chrono::steady_clock;
+
 constexpr auto deadline = std::chrono::seconds(20);
+
+constexpr ipc::link_options sizes{4096, 4};
 
 /* What the module does when it is loaded, in children, too. */
 const bool configured = base::init_config();
+
+bool waits_for(int fd, int timeout_ms)
+{
+    pollfd wanted{fd, POLLIN, 0};
+    return ::poll(&wanted, 1, timeout_ms) == 1;
+}
 
 } // namespace
 
@@ -35,17 +49,6 @@ void ipc_test::SetUp()
 void ipc_test::TearDown()
 {
     EXPECT_THAT(take_logs(), ::testing::IsEmpty());
-    gaudi::ipc::remote_process::set_timeout(1);
-}
-
-void ipc_test::expect_log(const std::vector<std::string> &texts)
-{
-    EXPECT_EQ(texts, take_logs());
-}
-
-void ipc_test::allow_logs()
-{
-    take_logs();
 }
 
 std::string to_line(const void *data, size_t length)
@@ -89,29 +92,107 @@ void expect_end(child_process &child)
     EXPECT_EQ(0, result.exit_code) << result.error;
 }
 
-void expect_success(const std::string &child, const std::string &told)
+bool is_readable(int fd)
 {
-    child_process started(child);
-    if (!told.empty()) {
-        started.write_line(told);
-    }
-    expect_end(started);
+    return waits_for(fd, 20'000);
 }
 
-std::unique_ptr<gaudi::ipc::mailbox>
-make_mailbox(const gaudi::ipc::mailbox_options &options)
+bool is_readable_now(int fd)
 {
-    std::unique_ptr<gaudi::ipc::mailbox> result;
-    EXPECT_EQ(UCS_OK, gaudi::ipc::mailbox::create(options, result));
+    return waits_for(fd, 0);
+}
+
+inbox::inbox()
+{
+    EXPECT_EQ(UCS_OK, ipc::service::instance().add(box));
+}
+
+void inbox::close()
+{
+    if (std::exchange(is_open_, false)) {
+        ipc::service::instance().remove(*box);
+    }
+}
+
+ipc::interface_address inbox::address() const
+{
+    return {util::process_identity(), box->number,
+            static_cast<uint32_t>(getpid())};
+}
+
+/* Its thread does one thing after the other. */
+void inbox::settle() const
+{
+    inbox last;
+    received_numbers received;
+    const auto out = open_link(last.address());
+    ASSERT_NE(nullptr, out);
+    ASSERT_EQ(UCS_OK, send_number(*out, 0));
+    ASSERT_TRUE(received.wait(last, 1));
+}
+
+uint64_t count_links()
+{
+    return ipc::service::instance().count_links();
+}
+
+std::shared_ptr<ipc::link> open_link(const ipc::interface_address &to,
+                                     std::shared_ptr<ipc::event> wakes)
+{
+    if (wakes == nullptr) {
+        wakes = std::make_shared<ipc::event>();
+    }
+    const auto end = clock::now() + deadline;
+    std::shared_ptr<ipc::link> result;
+    while ((ipc::link::open(to, sizes, wakes, result) == UCS_ERR_NO_RESOURCE) &&
+           (clock::now() < end)) {
+        std::this_thread::yield();
+    }
     return result;
 }
 
-std::unique_ptr<gaudi::ipc::connection>
-connect_to(const gaudi::ipc::mailbox_address &address)
+ucs_status_t why_no_link(const ipc::interface_address &to)
 {
-    std::unique_ptr<gaudi::ipc::connection> result;
-    const ucs_status_t status = gaudi::ipc::connection::open(address, result);
-    return (status == UCS_OK) ? std::move(result) : nullptr;
+    std::shared_ptr<ipc::link> result;
+    return ipc::link::open(to, sizes, std::make_shared<ipc::event>(), result);
+}
+
+unsigned received_numbers::poll(inbox &from, unsigned max)
+{
+    return from.box->poll(max, [this](uint8_t, void *data, size_t length) {
+        uint64_t number = UINT64_MAX;
+        if (length == sizeof(number)) {
+            std::memcpy(&number, data, sizeof(number));
+        }
+        numbers.push_back(number);
+    });
+}
+
+bool received_numbers::wait(inbox &from, size_t count)
+{
+    const auto end = clock::now() + deadline;
+    while (numbers.size() < count) {
+        if (poll(from) == 0) {
+            if (clock::now() > end) {
+                return false;
+            }
+            std::this_thread::yield();
+        }
+    }
+    return true;
+}
+
+ucs_status_t send_number(ipc::link &to, uint64_t number)
+{
+    const auto end = clock::now() + deadline;
+    ucs_status_t status;
+    while ((status = to.send(0, number, nullptr, 0)) == UCS_ERR_NO_RESOURCE) {
+        if (clock::now() > end) {
+            return UCS_ERR_TIMED_OUT;
+        }
+        std::this_thread::yield();
+    }
+    return status;
 }
 
 bool become_another_user(unsigned other)
@@ -126,42 +207,16 @@ bool become_another_user(unsigned other)
            (setresuid(other, other, other) == 0);
 }
 
-unsigned received_numbers::poll(gaudi::ipc::mailbox &from, unsigned max)
+no_new_descriptors::no_new_descriptors(unsigned but)
 {
-    return from.poll(max, [this](uint8_t, void *data, size_t length) {
-        uint64_t number = UINT64_MAX;
-        if (length == sizeof(number)) {
-            std::memcpy(&number, data, sizeof(number));
-        }
-        numbers.push_back(number);
-    });
-}
-
-bool received_numbers::wait(gaudi::ipc::mailbox &from, size_t count)
-{
-    const auto end = std::chrono::steady_clock::now() + deadline;
-    while (numbers.size() < count) {
-        if (poll(from) == 0) {
-            if (std::chrono::steady_clock::now() > end) {
-                return false;
-            }
-            std::this_thread::yield();
-        }
+    EXPECT_EQ(0, getrlimit(RLIMIT_NOFILE, &before_));
+    rlimit few = before_;
+    std::vector<util::unique_fd> free;
+    for (unsigned i = 0; i <= but; ++i) {
+        free.emplace_back(fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
     }
-    return true;
-}
-
-ucs_status_t send_number(gaudi::ipc::connection &to, uint64_t number)
-{
-    const auto end = std::chrono::steady_clock::now() + deadline;
-    ucs_status_t status;
-    while ((status = to.send(0, number, nullptr, 0)) == UCS_ERR_NO_RESOURCE) {
-        if (std::chrono::steady_clock::now() > end) {
-            return UCS_ERR_TIMED_OUT;
-        }
-        std::this_thread::yield();
-    }
-    return status;
+    few.rlim_cur = static_cast<rlim_t>(free.back().get());
+    EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &few));
 }
 
 } // namespace gaudi::test

@@ -7,8 +7,8 @@
 
 #include "common/child.h"
 #include "common/namespaces.h"
-#include "uct/gaudi/ipc/messages/connection.h"
-#include "uct/gaudi/ipc/messages/mailbox.h"
+#include "uct/gaudi/ipc/inbound.h"
+#include "uct/gaudi/ipc/link.h"
 
 #include <gmock/gmock.h>
 
@@ -18,18 +18,14 @@
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
+
 namespace gaudi::test {
 
 class ipc_test : public ::testing::Test {
 protected:
     void SetUp() override;
     void TearDown() override;
-
-    /** Exactly this was logged, at level warning or error. */
-    static void expect_log(const std::vector<std::string> &texts);
-
-    /** Whatever was logged so far is right. */
-    static void allow_logs();
 };
 
 /** Bytes as a line of text, and back. */
@@ -61,7 +57,7 @@ Wire from_parent()
     return what;
 }
 
-/** A child that is told a struct first, and answers with a line if one is
+/** A child that is sent a struct first, and answers with a line if one is
  *  given. */
 class told_child : public child_process {
 public:
@@ -80,38 +76,87 @@ public:
 /** Wait for the end of a child that did its work. */
 void expect_end(child_process &child);
 
-/** Let a child do its work, and tell it what it needs first. */
-void expect_success(const std::string &child, const std::string &told = {});
-
+/** The same once it was sent a struct. */
 template <typename Wire>
 void expect_success(const std::string &child, const Wire &told)
 {
-    expect_success(child, to_line(told));
+    told_child started(child, told);
+    expect_end(started);
 }
 
-std::unique_ptr<gaudi::ipc::mailbox>
-make_mailbox(const gaudi::ipc::mailbox_options &options = {});
+/** Whether a descriptor becomes readable, within a deadline or now. */
+bool is_readable(int fd);
+bool is_readable_now(int fd);
 
-/** A connection; nullptr when it cannot be had. */
-std::unique_ptr<gaudi::ipc::connection>
-connect_to(const gaudi::ipc::mailbox_address &address);
+/** The receiving end of an interface. */
+class inbox {
+public:
+    inbox();
+    ~inbox() { close(); }
+    inbox(const inbox &)            = delete;
+    inbox &operator=(const inbox &) = delete;
 
-/** Be another user than root from now on, in the body of a child that may. */
-bool become_another_user(unsigned other = 12345);
+    void close();
+    [[nodiscard]] ipc::interface_address address() const;
+    [[nodiscard]] int fd() const { return wakes->fd(); }
+
+    /** As an interface does before it sleeps. */
+    [[nodiscard]] bool arm() const
+    {
+        wakes->clear();
+        return box->arm();
+    }
+
+    /** Wait until the service has told of all links that there are. */
+    void settle() const;
+
+    std::shared_ptr<ipc::event> wakes  = std::make_shared<ipc::event>();
+    std::shared_ptr<ipc::receiver> box = std::make_shared<ipc::receiver>(wakes);
+
+private:
+    bool is_open_ = true;
+};
+
+/** How many links others have to this process; own ones count. */
+uint64_t count_links();
+
+/** A link; nullptr when there can be none, at once. Tries again while there is
+ *  no resource for it. */
+std::shared_ptr<ipc::link>
+open_link(const ipc::interface_address &to,
+          std::shared_ptr<ipc::event> wakes = nullptr);
+
+/** Why there is none. */
+ucs_status_t why_no_link(const ipc::interface_address &to);
 
 /** Numbers that came as headers of am_short, in order. */
 class received_numbers {
 public:
     /** One poll. */
-    unsigned poll(gaudi::ipc::mailbox &from, unsigned max = 1000);
+    unsigned poll(inbox &from, unsigned max = 1000);
 
     /** Polls until there are so many, with a deadline. */
-    bool wait(gaudi::ipc::mailbox &from, size_t count);
+    bool wait(inbox &from, size_t count);
 
     std::vector<uint64_t> numbers;
 };
 
 /** Send a number, as a header without payload; waits while the ring is full. */
-ucs_status_t send_number(gaudi::ipc::connection &to, uint64_t number);
+ucs_status_t send_number(ipc::link &to, uint64_t number);
+
+/** Be another user than root from now on, in the body of a child that may. */
+bool become_another_user(unsigned other = 12345);
+
+/** While there is one, this process gets no new descriptor, or so many. */
+class no_new_descriptors {
+public:
+    explicit no_new_descriptors(unsigned but = 0);
+    ~no_new_descriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+    no_new_descriptors(const no_new_descriptors &)            = delete;
+    no_new_descriptors &operator=(const no_new_descriptors &) = delete;
+
+private:
+    rlimit before_{};
+};
 
 } // namespace gaudi::test

@@ -7,25 +7,25 @@
 #include "common/scratch.h"
 #include "common/ucx_logs.h"
 #include "uct/gaudi/base/cards/driver.h"
-#include "uct/gaudi/ipc/process/process_id.h"
-#include "uct/gaudi/ipc/process/reachability.h"
-#include "uct/gaudi/ipc/process/shared_folder.h"
+#include "uct/gaudi/ipc/address.h"
+#include "uct/gaudi/ipc/folder.h"
+#include "uct/gaudi/ipc/socket.h"
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 namespace gaudi::test {
 
-using gaudi::ipc::mailbox_address;
+using gaudi::ipc::interface_address;
 using gaudi::ipc::own_machine;
-using gaudi::ipc::own_process;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -39,8 +39,7 @@ namespace fs = std::filesystem;
 /* What a process in a folder tells of itself. */
 struct pod_member {
     ipc::machine_address machine;
-    uint32_t reserved;
-    mailbox_address inbox;
+    interface_address inbox;
 };
 
 class pods : public ipc_test {
@@ -82,9 +81,9 @@ protected:
     scratch_directory box;
 };
 
-pod_member tell_of(const gaudi::ipc::mailbox &inbox)
+pod_member tell_of(const inbox &of)
 {
-    return {own_machine(), 0, inbox.address()};
+    return {own_machine(), of.address()};
 }
 
 } // namespace
@@ -103,52 +102,51 @@ GAUDI_CHILD(looks_for_its_folder)
 GAUDI_CHILD(answers_in_another_pod)
 {
     GAUDI_CHILD_REQUIRE(enter_pod());
-    const auto inbox = make_mailbox();
-    tell_parent(to_line(tell_of(*inbox)));
+    inbox box;
+    tell_parent(to_line(tell_of(box)));
     const auto other = from_parent<pod_member>();
-    GAUDI_CHILD_REQUIRE(gaudi::ipc::why_unreachable(other.machine).empty());
-    const auto out = connect_to(other.inbox);
+    GAUDI_CHILD_REQUIRE(ipc::is_reachable(other.machine, other.inbox));
+    const auto out = open_link(other.inbox);
     received_numbers received;
-    GAUDI_CHILD_REQUIRE(out && received.wait(*inbox, 1));
+    GAUDI_CHILD_REQUIRE(out && received.wait(box, 1));
     GAUDI_CHILD_REQUIRE(send_number(*out, received.numbers[0] + 1) == UCS_OK);
     wait_for_parent();
     return 0;
 }
 
-/* Both ways; and each hears of the other one's end, asleep or not. */
+/* Both ways; and the other one's end is noticed, asleep or not. */
 GAUDI_CHILD(talks_to_another_pod)
 {
     GAUDI_CHILD_REQUIRE(enter_pod());
-    const auto inbox = make_mailbox();
+    inbox box;
     child_process peer("answers_in_another_pod");
     pod_member other{};
     GAUDI_CHILD_REQUIRE(from_line(peer.read_line(), other));
-    GAUDI_CHILD_REQUIRE(other.machine.pid_namespace !=
-                        own_machine().pid_namespace);
-    GAUDI_CHILD_REQUIRE(ipc::probe(other.machine, other.inbox.process) ==
-                        UCS_OK);
-    const auto out = connect_to(other.inbox);
-    GAUDI_CHILD_REQUIRE(out && out->peer_alive());
-    peer.write_line(to_line(tell_of(*inbox)));
+    GAUDI_CHILD_REQUIRE(other.machine.net_namespace !=
+                        own_machine().net_namespace);
+    GAUDI_CHILD_REQUIRE(other.machine.folder == own_machine().folder);
+    GAUDI_CHILD_REQUIRE(
+        ipc::hashes_of(other.machine).reaches(ipc::hashes_of(own_machine())));
+    GAUDI_CHILD_REQUIRE(ipc::is_reachable(other.machine, other.inbox));
+    const auto out = open_link(other.inbox, box.wakes);
+    GAUDI_CHILD_REQUIRE(out != nullptr);
+    peer.write_line(to_line(tell_of(box)));
     received_numbers received;
     GAUDI_CHILD_REQUIRE(send_number(*out, 7) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(received.wait(*inbox, 1));
+    GAUDI_CHILD_REQUIRE(received.wait(box, 1));
     GAUDI_CHILD_REQUIRE(received.numbers[0] == 8);
-    GAUDI_CHILD_REQUIRE(inbox->senders() == 1);
+    GAUDI_CHILD_REQUIRE(count_links() == 1);
 
-    while (!inbox->arm()) {
-        (void)received.poll(*inbox);
+    while (!box.arm()) {
+        (void)received.poll(box);
     }
     peer.kill(SIGKILL);
-    pollfd ended{inbox->event_fd(), POLLIN, 0};
-    GAUDI_CHILD_REQUIRE(poll(&ended, 1, 20'000) == 1);
-    GAUDI_CHILD_REQUIRE(eventually([&] {
-        (void)received.poll(*inbox);
-        return !out->peer_alive() && (inbox->senders() == 0);
-    }));
-    GAUDI_CHILD_REQUIRE(ipc::probe(other.machine, other.inbox.process) ==
-                        UCS_ERR_UNREACHABLE);
-    GAUDI_CHILD_REQUIRE(connect_to(other.inbox) == nullptr);
+    GAUDI_CHILD_REQUIRE(is_readable(box.fd()));
+    GAUDI_CHILD_REQUIRE(
+        eventually([&] { return out->is_lost() && (count_links() == 0); }));
+    (void)peer.wait();
+    GAUDI_CHILD_REQUIRE(!ipc::is_reachable(other.machine, other.inbox));
+    GAUDI_CHILD_REQUIRE(why_no_link(other.inbox) == UCS_ERR_UNREACHABLE);
     return 0;
 }
 
@@ -160,8 +158,8 @@ TEST_F(pods, with_a_folder_talk_and_hear_of_their_ends)
 
 GAUDI_CHILD(is_there_in_a_folder)
 {
-    const auto inbox = make_mailbox();
-    tell_parent(to_line(tell_of(*inbox)));
+    inbox box;
+    tell_parent(to_line(tell_of(box)));
     wait_for_parent();
     return 0;
 }
@@ -175,13 +173,13 @@ GAUDI_CHILD(takes_from_a_folder_as_another_user)
     GAUDI_CHILD_REQUIRE((own_machine().folder != 0) && take_logs().empty());
     GAUDI_CHILD_REQUIRE(own_machine().folder != other.machine.folder);
     GAUDI_CHILD_REQUIRE(!ipc::why_unreachable(other.machine).empty());
-    /* What another user's files are called, it knows. */
-    const int client       = ipc::open_client().release();
-    const std::string path = std::string(std::getenv("UCX_GAUDI_IPC_DIR")) +
-                             "/ucx-gaudi-0/" + line_of_parent();
+    /* What another user's sockets are called, it knows. */
+    int error = 0;
     GAUDI_CHILD_REQUIRE(
-        !ipc::connect_to_service(client, ipc::service_name(path)));
-    GAUDI_CHILD_REQUIRE(errno == EACCES);
+        !ipc::connect_to_path(std::string(std::getenv("UCX_GAUDI_IPC_DIR")) +
+                                  "/ucx-gaudi-0/" + line_of_parent(),
+                              error));
+    GAUDI_CHILD_REQUIRE(error == EACCES);
     return 0;
 }
 
@@ -192,7 +190,7 @@ TEST_F(pods, of_other_users_get_nothing)
     child_process server("is_there_in_a_folder", options());
     pod_member member{};
     ASSERT_TRUE(from_line(server.read_line(), member));
-    ASSERT_THAT(files(), SizeIs(2));
+    ASSERT_THAT(files(), SizeIs(1));
     child_process other("takes_from_a_folder_as_another_user", options());
     other.write_line(to_line(member));
     other.write_line(*files().begin());
@@ -238,7 +236,7 @@ GAUDI_CHILD(is_nobody_with_a_folder)
     collect_logs();
     ipc::machine_address other = own_machine();
     GAUDI_CHILD_REQUIRE(other.folder == 0);
-    other.pid_namespace ^= 1;
+    other.net_namespace ^= 1;
     const auto of_user =
         AllOf(HasSubstr("user 65534 "), HasSubstr("(run as another user)"));
     EXPECT_THAT(take_logs(), ElementsAre(of_user));
@@ -261,16 +259,16 @@ TEST_F(pods, clear_away_what_killed_ones_leave)
     child_process lives("is_there_in_a_folder", options());
     ASSERT_NE("", lives.read_line());
     const auto of_living = files();
-    ASSERT_THAT(of_living, SizeIs(2));
+    ASSERT_THAT(of_living, SizeIs(1));
     {
         child_process killed("is_there_in_a_folder", options());
         ASSERT_NE("", killed.read_line());
         killed.kill(SIGKILL);
         (void)killed.wait();
     }
-    ASSERT_THAT(files(), SizeIs(4));
+    ASSERT_THAT(files(), SizeIs(2));
     EXPECT_EQ("", complaint());
-    EXPECT_THAT(files(), SizeIs(4)) << "they are young";
+    EXPECT_THAT(files(), SizeIs(2)) << "they are young";
 
     const timespec long_ago[2] = {{1, 0}, {1, 0}};
     for (const std::string &name : files()) {
@@ -286,23 +284,26 @@ TEST_F(pods, clear_away_what_killed_ones_leave)
 
 GAUDI_CHILD(forks_in_a_folder)
 {
-    const auto inbox  = make_mailbox();
-    const auto parent = own_process();
+    inbox box;
+    const uint64_t parent = box.address().process;
     GAUDI_CHILD_REQUIRE(own_machine().folder != 0);
     forked_process child([&]() -> int {
-        const auto second = make_mailbox();
+        inbox second;
         std::exit((own_machine().folder != 0) &&
-                          (own_process().nonce != parent.nonce)
+                          (second.address().process != parent)
                       ? 0
                       : 1);
     });
     GAUDI_CHILD_REQUIRE(child.wait().exit_code == 0);
     forked_process idle([]() -> int { std::exit(0); });
     GAUDI_CHILD_REQUIRE(idle.wait().exit_code == 0);
-    /* They have gone, this one not. */
-    auto &folder    = ipc::shared_folder::instance();
-    const auto life = folder.open_life(ipc::folder_word(parent.nonce));
-    GAUDI_CHILD_REQUIRE(life && !util::has_ended(life.get()));
+    /* They have removed their sockets, not this one's. */
+    char name[64];
+    (void)std::snprintf(name, sizeof(name), "/ucx-gaudi-%u/%016lx", geteuid(),
+                        static_cast<unsigned long>(parent));
+    int error = 0;
+    GAUDI_CHILD_REQUIRE(ipc::connect_to_path(
+        std::string(std::getenv("UCX_GAUDI_IPC_DIR")) + name, error));
     return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Both ends of a ring in one process, and what they make of nonsense. */
-#include "uct/gaudi/ipc/messages/ring.h"
+#include "uct/gaudi/ipc/ring.h"
 
 #include <gtest/gtest.h>
 
@@ -105,6 +105,24 @@ TEST_F(ring, tells_what_was_read_when_it_is_closed)
     EXPECT_TRUE(writer.is_read(writer.position()));
     ASSERT_TRUE(send("another one"));
     EXPECT_FALSE(writer.is_read(writer.position()));
+    EXPECT_EQ(ipc::ring_closed, writer.state());
+}
+
+/* The writer tells by the state whether the reader is to be woken. */
+TEST_F(ring, reader_sleeps_only_over_nothing)
+{
+    std::string text;
+    EXPECT_EQ(ipc::ring_polled, writer.state());
+    EXPECT_TRUE(reader.sleep());
+    EXPECT_EQ(ipc::ring_asleep, writer.state());
+    ASSERT_TRUE(send("a message"));
+    EXPECT_FALSE(reader.sleep());
+    memory.control()->state.store(ipc::ring_polled); /* as who wakes it */
+    ASSERT_TRUE(receive(text));
+    EXPECT_EQ(ipc::ring_polled, writer.state());
+    EXPECT_TRUE(reader.sleep());
+    reader.close();
+    EXPECT_TRUE(reader.sleep());
     EXPECT_EQ(ipc::ring_closed, writer.state());
 }
 

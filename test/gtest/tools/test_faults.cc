@@ -183,8 +183,6 @@ TEST_P(faults_by_protocols, that_were_met_end_in_right_bytes_or_an_error)
     survive(words("get,5000000,gaudi,gaudi,there,submit#5=reset "
                   "get,3000,plain,gaudi,here,keys:map#1=reset "
                   "tag,1048576,gaudi,gaudi,there,job#1+=remove "
-                  "get,3000,heap,gaudi,there,keys:deny=process_vm_readv "
-                  "put,3000,heap,gaudi,there,keys:deny=process_vm_readv "
                   "get,3000,gaudi,gaudi,here,keys:deny=sendmsg "
                   "get,3000,gaudi,gaudi,there,keys:deny=recvmsg"),
             GetParam());

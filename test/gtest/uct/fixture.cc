@@ -451,18 +451,35 @@ bool transport::progress_until(const std::function<bool()> &condition)
     });
 }
 
+/* While ports connect, and there is no other way, there are no resources. */
+template <typename Call>
+static ucs_status_t retry(Call &&call)
+{
+    const char *routes = getenv("UCX_GAUDI_IPC_ROUTES");
+    if ((routes == nullptr) || (std::string(routes) != "ports")) {
+        return call();
+    }
+    ucs_status_t status = UCS_ERR_NO_RESOURCE;
+    (void)eventually([&] { return (status = call()) != UCS_ERR_NO_RESOURCE; });
+    return status;
+}
+
 ucs_status_t endpoint::put_short(const void *local, size_t size,
                                  uint64_t remote) const
 {
-    return uct_ep_put_short(ep, local, static_cast<unsigned>(size), remote,
-                            rkey);
+    return retry([&] {
+        return uct_ep_put_short(ep, local, static_cast<unsigned>(size), remote,
+                                rkey);
+    });
 }
 
 ucs_status_t endpoint::get_short(void *local, size_t size,
                                  uint64_t remote) const
 {
-    return uct_ep_get_short(ep, local, static_cast<unsigned>(size), remote,
-                            rkey);
+    return retry([&] {
+        return uct_ep_get_short(ep, local, static_cast<unsigned>(size), remote,
+                                rkey);
+    });
 }
 
 ssize_t endpoint::put_bcopy(const void *local, size_t size,
@@ -477,14 +494,18 @@ ucs_status_t endpoint::put_zcopy(void *local, size_t size, uint64_t remote,
                                  uct_mem_h memh) const
 {
     const uct_iov_t iov{local, size, memh, 0, 1};
-    return uct_ep_put_zcopy(ep, &iov, 1, remote, rkey, completion);
+    return retry([&] {
+        return uct_ep_put_zcopy(ep, &iov, 1, remote, rkey, completion);
+    });
 }
 
 ucs_status_t endpoint::get_zcopy(void *local, size_t size, uint64_t remote,
                                  uct_completion_t *completion) const
 {
     const uct_iov_t iov{local, size, UCT_MEM_HANDLE_NULL, 0, 1};
-    return uct_ep_get_zcopy(ep, &iov, 1, remote, rkey, completion);
+    return retry([&] {
+        return uct_ep_get_zcopy(ep, &iov, 1, remote, rkey, completion);
+    });
 }
 
 namespace {

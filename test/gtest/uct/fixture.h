@@ -190,6 +190,8 @@ struct registration {
 
 /** An endpoint, and the key of the memory behind it if that needs one. */
 struct endpoint {
+    /** Done when they return. These and zero copies are repeated while ports,
+     *  where there is no other way, connect. */
     ucs_status_t put_short(const void *local, size_t size,
                            uint64_t remote) const;
     ucs_status_t get_short(void *local, size_t size, uint64_t remote) const;

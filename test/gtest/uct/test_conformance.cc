@@ -330,9 +330,13 @@ void copies::put(method how, void *here, size_t size, uint64_t remote)
         break;
     case method::bcopy: {
         fetched bytes{copy(), reinterpret_cast<uintptr_t>(here), size};
-        EXPECT_EQ(static_cast<ssize_t>(size),
-                  uct_ep_put_bcopy(to().ep, fetched::pack, &bytes, remote,
-                                   to().rkey));
+        ssize_t packed = UCS_ERR_NO_RESOURCE; /* while ports connect */
+        (void)eventually([&] {
+            packed = uct_ep_put_bcopy(to().ep, fetched::pack, &bytes, remote,
+                                      to().rkey);
+            return packed != UCS_ERR_NO_RESOURCE;
+        });
+        EXPECT_EQ(static_cast<ssize_t>(size), packed);
         flush();
         break;
     }

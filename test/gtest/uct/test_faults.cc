@@ -903,7 +903,7 @@ GAUDI_CHILD(is_interrupted)
         std::ranges::find(events(), fate::invalidates, &event::what);
     interrupt(*s, *invalidates, 4);
     const unsigned files = count_open_fds();
-    const unsigned rings = std::max(1u, count_mappings("gaudi_ipc_copies"));
+    const unsigned rings = std::max(1u, count_mappings("ucx-gaudi-link"));
     for (const unsigned begun : {0, 7, 20}) {
         if (is_drained && (begun < 20)) {
             continue;
@@ -917,7 +917,7 @@ GAUDI_CHILD(is_interrupted)
     if (what.what != fate::own_reset) {
         EXPECT_TRUE(s->reaches([&] {
             return (count_open_fds() <= files) &&
-                   (count_mappings("gaudi_ipc_copies") <= rings);
+                   (count_mappings("ucx-gaudi-link") <= rings);
         })) << count_open_fds()
             << ", not " << files;
     }
@@ -981,7 +981,6 @@ child_options between_peers(const char *route)
 {
     return {{{"UCX_GAUDI_IPC_ROUTES", route},
              {"HLTHUNK_EMU_PORTS", "y"},
-             {"UCX_GAUDI_IPC_TIMEOUT", "3s"},
              {peer_habit, "sleeps"}}};
 }
 

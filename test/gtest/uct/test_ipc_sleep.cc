@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a program that sleeps on an interface of gaudi_ipc can rely on. */
 #include "common/process_state.h"
-#include "gtest/uct/invalidate.h"
 #include "gtest/uct/peers.h"
 
 #include <array>
@@ -18,65 +17,11 @@ namespace {
 class ipc_sleep : public beside_a_peer {
 protected:
     ipc_sleep() { peer.connect(tl->address()); }
-
-#if UCT_API < UCT_VERSION(1, 16) /* from there on they do not wait */
-    /* Of memory that the peer holds until it is told to let go. */
-    void invalidate_held(const device_buffer &shared, counted_completion &over)
-    {
-        uct_mem_h memh;
-        ASSERT_EQ(UCS_OK, register_memory(ipc_md, shared.address,
-                                          ipc_peer_bytes, memh));
-        const uint64_t moved = moved_bytes();
-        peer.hold({pack_key(ipc_md, memh), shared.remote()});
-        /* Of what this process copies for it, it needs something. */
-        EXPECT_TRUE(eventually([&] {
-            tl->progress();
-            return moved_bytes() > moved;
-        }));
-        ASSERT_EQ(UCS_OK, invalidate(ipc_md, memh, over));
-        EXPECT_EQ(0u, over.calls);
-    }
-#endif
 };
 
 } // namespace
 
-#if UCT_API < UCT_VERSION(1, 16)
-TEST_F(ipc_sleep, does_not_miss_the_end_of_an_invalidation)
-{
-    device_buffer shared(copy_md, ipc_peer_bytes);
-    counted_completion over;
-    ASSERT_NO_FATAL_FAILURE(invalidate_held(shared, over));
-    bool awake = true;
-    for (unsigned i = 0; awake && (i < 100); ++i) {
-        awake = tl->progress_or_sleep();
-    }
-    EXPECT_TRUE(awake);
-    EXPECT_EQ(0u, over.calls);
-
-    peer.let_go();
-    EXPECT_TRUE(eventually([&] {
-        awake = awake && tl->progress_or_sleep();
-        return !awake || (over.calls > 0);
-    }));
-    EXPECT_TRUE(ended_once(over));
-}
-
-/* UCP frees requests, and completions with them, before it closes interfaces.
- */
-TEST_F(ipc_sleep, forgets_invalidations_of_closed_interfaces)
-{
-    device_buffer shared(copy_md, ipc_peer_bytes);
-    counted_completion over;
-    ASSERT_NO_FATAL_FAILURE(invalidate_held(shared, over));
-    reopen();
-    peer.let_go();
-    tl->progress_much();
-    EXPECT_EQ(0u, over.calls);
-}
-#endif
-
-/* Without a message or a check of the caller. */
+/* Without a further message or a check of the caller. */
 TEST_F(ipc_sleep, ends_when_a_peer_is_killed)
 {
     ipc_peer victim;
@@ -85,6 +30,8 @@ TEST_F(ipc_sleep, ends_when_a_peer_is_killed)
     uct_ep_h fine   = tl->make_ep(peer.address);
     ASSERT_THAT((std::array{doomed, too, fine}),
                 ::testing::Each(::testing::NotNull()));
+    /* It may have closed its interface before it saw an unused link. */
+    ASSERT_EQ(UCS_OK, uct_ep_am_short(doomed, ipc_echo_id, 0, nullptr, 0));
     std::thread killer([&, sleeper = gettid()] {
         EXPECT_TRUE(eventually([=] { return is_blocked(sleeper); }));
         victim.process().kill(SIGKILL);
@@ -171,10 +118,11 @@ TEST_F(ipc_sleep, ends_when_memory_of_a_closed_interface_is_used)
         const interface_address address = closing->address();
         closing.reset();
         EXPECT_THAT(own.failures, ::testing::IsEmpty());
-        there = 2;
-        EXPECT_EQ(UCS_OK, put()); /* and lost */
-        EXPECT_EQ(2u, there);
-        own.progress();
+        EXPECT_TRUE(eventually([&] {
+            EXPECT_EQ(UCS_OK, put()); /* and lost, sooner or later */
+            own.progress();
+            return !own.failures.empty();
+        }));
         EXPECT_THAT(own.failures, ::testing::ElementsAre(
                                       std::pair(to, UCS_ERR_ENDPOINT_TIMEOUT)));
         EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, put());

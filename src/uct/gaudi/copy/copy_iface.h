@@ -91,11 +91,7 @@ struct transport : base::transport_base,
 
     static base::host_region *registration_of(uct_mem_h memh)
     {
-        auto *handle = static_cast<base::memory_handle *>(memh);
-        return ((handle != nullptr) && handle->is_valid() &&
-                (handle->what == base::memory_handle::kind::host))
-                   ? handle->host
-                   : nullptr;
+        return base::registration_cache::instance().find_uncached(memh);
     }
 
     /* The transport: a device per card that is not lost. See copy_iface.cc. */

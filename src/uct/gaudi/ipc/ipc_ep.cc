@@ -2,11 +2,10 @@
 #include "uct/gaudi/ipc/ipc_iface.h"
 
 #include "uct/gaudi/base/ucx/status.h"
-#include "uct/gaudi/ipc/process/reachability.h"
-#include "util/epoll.h"
+#include "uct/gaudi/ipc/address.h"
+#include "uct/gaudi/ipc/service.h"
 #include "util/process.h"
 
-#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -18,23 +17,9 @@ namespace gaudi::ipc {
 
 namespace {
 
-/* How often a sender asks the kernel for its peer. */
-constexpr double look_every_ms = 50;
-
 /* A flush waits for a receiver, seconds. Not for long, since a peer may compute
  * meanwhile. */
-constexpr double delivery_patience = 0.2;
-
-/* Told once: endpoints to the same process share its descriptor. */
-void follow_peer(interface &iface, const remote_process &peer)
-{
-    if (!util::add_event(iface.ended_fd.get(), peer.life(), EPOLLONESHOT) &&
-        (errno != EEXIST)) {
-        ucs_debug("gaudi_ipc: the end of process %u will wake nobody: %m",
-                  peer.id().pid);
-        iface.has_unfollowed = true;
-    }
-}
+constexpr double delivery_timeout = 0.2;
 
 base::transfer_engine &transfers_of(const endpoint &ep)
 {
@@ -110,18 +95,6 @@ ucs_status_t log_message(uct_ep_h ep, ucs_status_t status, bool is_short,
     return status;
 }
 
-/* UCP's keepalive, once it knows the other endpoint, is a buffered message:
- * there may be room for it, whether its reader is alive or not. */
-bool is_peer_lost(endpoint &self)
-{
-    const ucs_time_t now = ucs_get_time();
-    if (ucs_likely(now < self.next_look)) {
-        return false;
-    }
-    self.next_look = now + ucs_time_from_msec(look_every_ms);
-    return !self.out->peer_alive();
-}
-
 /* Whether a flush has to wait for the receiver of what was sent before it:
  * UCP closes an endpoint as soon as it is flushed, tells the peer so on
  * another way, and the peer drops what it has not read by then. One that is
@@ -129,21 +102,22 @@ bool is_peer_lost(endpoint &self)
 bool awaits_delivery(endpoint &self, bool has_waited)
 {
     if (!has_waited && (self.sent != self.awaited)) {
-        self.patience = 0;
+        self.flush_deadline = 0;
     }
-    if (self.patience == 0) {
+    if (self.flush_deadline == 0) {
         if ((self.sent == self.awaited) || (self.super.status() != UCS_OK)) {
             return false;
         }
-        self.awaited  = self.sent;
-        self.patience = ucs_get_time() + ucs_time_from_sec(delivery_patience);
+        self.awaited = self.sent;
+        self.flush_deadline =
+            ucs_get_time() + ucs_time_from_sec(delivery_timeout);
     }
     if ((self.super.status() == UCS_OK) &&
         !self.out->is_delivered(self.awaited) &&
-        (ucs_get_time() < self.patience)) {
+        (ucs_get_time() < self.flush_deadline)) {
         return true;
     }
-    self.patience = 0;
+    self.flush_deadline = 0;
     return false;
 }
 
@@ -155,54 +129,60 @@ bool has_a_resource(endpoint &self)
         return !self.super.is_failure_untold();
     }
     return self.out->has_room() || transfers_of(self).has_resources() ||
-           ((self.patience != 0) && (ucs_get_time() >= self.patience));
+           ((self.flush_deadline != 0) &&
+            (ucs_get_time() >= self.flush_deadline));
 }
 
 } // namespace
 
+static void drop_unused_links(interface &iface)
+{
+    for (const auto &each : iface.links.take_unused()) {
+        iface.engine->release(*each);
+    }
+}
+
 /* UCP 1.13 looks after peers itself, but not while it waits for the answer to
  * its first request to connect (ucp_wireup_ep_check). */
-void find_lost_peers(interface *iface)
+void fail_lost_endpoints(interface &iface)
 {
-    constexpr int most = 16;
-    epoll_event ended[most];
-    const bool some_ended =
-        (epoll_wait(iface->ended_fd.get(), ended, most, 0) > 0) ||
-        iface->has_unfollowed;
-    if (!some_ended && iface->pending.empty()) {
-        return;
-    }
-    const base::worker_block block(iface->super);
+    const base::worker_block block(iface.super);
     endpoint *ep;
-    ucs_list_for_each(ep, &iface->endpoints, all)
+    ucs_list_for_each(ep, &iface.endpoints, all)
     {
         if ((ep->super.status() == UCS_OK) &&
-            (ep->pending.empty() ? (some_ended && ep->out->peer_lost())
-                                 : !ep->out->peer_alive())) {
+            (ep->pending.empty() ? ep->out->is_lost() : ep->out->is_closed())) {
             ep->super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
         }
     }
+    drop_unused_links(iface);
 }
 
 ucs_status_t endpoint::open(const uct_ep_params_t &params)
 {
     machine_address machine;
-    mailbox_address to;
+    interface_address to;
     memcpy(&machine, params.dev_addr, sizeof(machine));
     memcpy(&to, params.iface_addr, sizeof(to));
     interface &iface = *to_iface(super.iface());
     const base::worker_block block(iface.super);
     const std::string why = why_unreachable(machine);
     if (!why.empty()) {
-        ucs_debug("gaudi_ipc: process %u cannot be reached: %s", to.process.pid,
+        ucs_debug("gaudi_ipc: process %u cannot be reached: %s", to.pid,
                   why.c_str());
         return UCS_ERR_UNREACHABLE;
     }
-    const ucs_status_t opened = share_connection(iface.connections, to, out);
+    if ((to.process == util::process_identity()) &&
+        !service::instance().has(to.number)) {
+        ucs_debug("gaudi_ipc: the interface of this process is closed");
+        return UCS_ERR_UNREACHABLE;
+    }
+    drop_unused_links(iface);
+    const ucs_status_t opened =
+        iface.links.find(to, iface.sizes, iface.wakes, out);
     if (opened != UCS_OK) {
         return opened;
     }
-    follow_peer(iface, *out->process());
     base::transfer_engine::open(domain);
     ucs_list_add_tail(&iface.endpoints, &all);
     return UCS_OK;
@@ -218,14 +198,19 @@ endpoint::~endpoint()
     {
         const base::worker_block block(iface.super);
         ucs_list_del(&all);
-        out.reset();
+        const std::shared_ptr<link> way = std::move(out);
+        iface.links.put(*way);
+        drop_unused_links(iface);
+        if (way->is_closed()) { /* and has been dropped */
+            iface.engine->release(*way);
+        }
     }
     iface.engine->close(domain);
 }
 
 bool transport::is_connected(uct_ep_h ep, const uct_iface_addr_t *address)
 {
-    mailbox_address to;
+    interface_address to;
     memcpy(&to, address, sizeof(to));
     return to_ep(ep)->out->address() == to;
 }
@@ -267,9 +252,6 @@ ssize_t transport::ep_am_bcopy(uct_ep_h ep, uint8_t id,
     UCT_CHECK_AM_ID(id);
     ucs_status_t status = check_way(ep);
     ssize_t length      = 0;
-    if ((status == UCS_OK) && ucs_unlikely(is_peer_lost(*to_ep(ep)))) {
-        status = note_result(ep, UCS_ERR_ENDPOINT_TIMEOUT);
-    }
     if (ucs_likely(status == UCS_OK)) {
         status =
             note_result(ep, to_ep(ep)->out->send_packed(id, pack, arg, length));
@@ -287,7 +269,7 @@ bool transport::has_resources(const endpoint &ep)
     if (ep.super.status() != UCS_OK) {
         return !ep.super.is_failure_untold();
     }
-    return (ep.patience == 0) && ep.out->has_room() &&
+    return (ep.flush_deadline == 0) && ep.out->has_room() &&
            transfers_of(ep).has_resources();
 }
 
@@ -302,7 +284,7 @@ ucs_status_t transport::try_request(endpoint &ep, uct_pending_req_t *req)
 ucs_status_t transport::check_peer(uct_ep_h ep)
 {
     auto &self = *to_ep(ep);
-    if (!self.out->peer_alive()) {
+    if (self.out->has_hung_up()) {
         self.super.fail(UCS_ERR_ENDPOINT_TIMEOUT);
     }
     return UCS_OK;

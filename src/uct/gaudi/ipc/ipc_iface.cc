@@ -4,17 +4,16 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/ipc/address.h"
 #include "uct/gaudi/ipc/ipc_md.h"
-#include "uct/gaudi/ipc/process/reachability.h"
-#include "uct/gaudi/ipc/serving/copy_server.h"
+#include "uct/gaudi/ipc/service.h"
 #include "util/epoll.h"
+#include "util/process.h"
 
 #include <algorithm>
 #include <cstring>
 
-extern "C" {
-#include <ucs/time/time.h>
-}
+#include <unistd.h>
 
 namespace gaudi::ipc {
 
@@ -36,28 +35,24 @@ constexpr double share_of_link = 15.0 / 16;
  * so that where it has the choice all releases pull. */
 constexpr double share_of_put = 15.0 / 16;
 
-/* Before the card has the first bytes of another process's host memory: a call
- * of the kernel, and its copy of a chunk, seconds. */
+/* Before the card has the first bytes of another process's host memory: the
+ * owner's thread, and its copy of a chunk, seconds. */
 constexpr double staging_latency = 4e-6;
 
 /* Two copies of the CPU at once, bytes/second; as UCX's own transports. */
 constexpr double message_bandwidth = 12000.0 * (1 << 20);
 
-/* Progress calls from one look at the clock to the next; seconds from one look
- * whether peers are alive to the next, and how much later it is at most when
- * messages keep coming. */
-constexpr unsigned polls_per_look = 16;
-constexpr double look_interval    = 0.01;
-constexpr double look_delay       = 0.1;
+static_assert(longest_message <= link::max_payload);
 
-static_assert(longest_message <= connection::max_payload);
+/* A link has as many chunks more as an engine has of a card: each is under way
+ * for longer. */
+constexpr unsigned chunks_per_own = 2;
 
-/* Bytes of the ring of messages to each interface that this one sends to: the
- * longest messages of a window of UCP's. */
-constexpr size_t fifo_bytes = 65536;
+/* What a peer sent before its end comes first, but others may send on. */
+constexpr unsigned turns_for_last_messages = 1000;
 
 /* Messages that one call of progress delivers, as with UCX's shared memory. */
-constexpr unsigned most_at_once = 16;
+constexpr unsigned max_messages = 16;
 
 /* Behind what has made room. */
 unsigned progress_waiting(interface &self)
@@ -90,24 +85,8 @@ ucs_status_t keep_awake(interface &self)
     if (self.super.is_progressed()) {
         return UCS_ERR_BUSY;
     }
-    self.engine->wake();
+    self.wakes->signal();
     return UCS_OK;
-}
-
-/* Now and then: what costs system calls. What a peer sent before its end comes
- * first. */
-unsigned look_for_lost_peers(interface *iface, bool inbox_is_empty)
-{
-    const ucs_time_t now    = ucs_get_time();
-    const ucs_time_t due    = iface->next_look;
-    const ucs_time_t at_all = due + ucs_time_from_sec(look_delay);
-    iface->polls            = 0;
-    if (now < (inbox_is_empty ? due : at_all)) {
-        return has_invalidations() ? progress_invalidations() : 0;
-    }
-    iface->next_look = now + ucs_time_from_sec(look_interval);
-    find_lost_peers(iface);
-    return progress_invalidations();
 }
 
 } // namespace
@@ -125,7 +104,7 @@ base::transport_properties transport::properties(uct_iface_h iface)
 {
     const interface &self = *to_iface(iface);
     return {.device_address_bytes = sizeof(machine_address),
-            .address_bytes        = sizeof(mailbox_address),
+            .address_bytes        = sizeof(interface_address),
             .max_bcopy            = self.max_bcopy,
             .max_message          = longest_message,
             .checks_peers         = true,
@@ -215,7 +194,9 @@ ucs_status_t transport::iface_get_address(uct_iface_h iface,
 {
     const ucs_status_t status = base::check_process();
     if (status == UCS_OK) {
-        const mailbox_address own = to_iface(iface)->inbox->address();
+        const interface_address own{util::process_identity(),
+                                    to_iface(iface)->inbox->number,
+                                    static_cast<uint32_t>(getpid())};
         memcpy(address, &own, sizeof(own));
     }
     return status;
@@ -241,37 +222,39 @@ bool transport::is_reachable(uct_iface_h,
         return false;
     }
     machine_address machine;
-    mailbox_address to;
+    interface_address to;
     memcpy(&machine, device_address, sizeof(machine));
     memcpy(&to, address, sizeof(to));
-    /* From progress, too: nothing in it waits. */
-    const ucs_status_t status =
-        base::guarded([&] { return probe(machine, to.process); });
-    /* Without room for a descriptor it is not known, and ends in an error:
-     * unreachable memory would be touched by the CPU. */
-    return (status == UCS_OK) || (status == UCS_ERR_NO_RESOURCE);
+    bool result = false;
+    (void)base::guarded([&] {
+        result = ipc::is_reachable(machine, to);
+        return UCS_OK;
+    });
+    return result;
 }
 
 unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
 {
-    interface *iface = to_iface(tl_iface);
-    interface &self  = *iface;
-    unsigned count   = self.inbox->poll(
-          most_at_once, [&](uint8_t id, void *data, size_t length) {
-            iface->super.receive(id, data, length);
+    interface &self = *to_iface(tl_iface);
+    unsigned count  = self.inbox->poll(
+         max_messages, [&](uint8_t id, void *data, size_t length) {
+            self.super.receive(id, data, length);
         });
-    const bool inbox_is_empty = (count == 0);
     if (!self.engine->is_idle()) {
         count += progress_transfers(self);
     }
-    count += copy_server::progress();
-    if (ucs_unlikely(++self.polls >= polls_per_look)) {
-        count += look_for_lost_peers(iface, inbox_is_empty);
+    count += service::progress();
+    if (ucs_unlikely(self.wakes->has_link_end()) &&
+        ((count == 0) || (++self.turns_since_end > turns_for_last_messages))) {
+        self.turns_since_end = 0;
+        (void)self.wakes->take_link_end();
+        fail_lost_endpoints(self);
     }
     return count + progress_waiting(self);
 }
 
-/* One descriptor for messages, and for the ends of transfers and of peers. */
+/* One descriptor for messages and ends of requests and links, and for ends of
+ * the cards' jobs. */
 ucs_status_t transport::iface_event_fd_get(uct_iface_h tl_iface,
                                            int *fd_p) noexcept
 {
@@ -284,8 +267,7 @@ ucs_status_t transport::iface_event_fd_get(uct_iface_h tl_iface,
         }
         util::unique_fd all(epoll_create1(EPOLL_CLOEXEC));
         if (!all || !util::add_event(all.get(), transfers) ||
-            !util::add_event(all.get(), self.inbox->event_fd()) ||
-            !util::add_event(all.get(), self.ended_fd.get())) {
+            !util::add_event(all.get(), self.wakes->fd())) {
             ucs_error("gaudi_ipc: no event descriptor: %m");
             return UCS_ERR_IO_ERROR;
         }
@@ -295,33 +277,32 @@ ucs_status_t transport::iface_event_fd_get(uct_iface_h tl_iface,
     return UCS_OK;
 }
 
-/* Whatever the caller waits for: its sends hang on messages of the peer, too. A
- * request that waits for room in a peer's mailbox gets no event, nor does an
- * invalidation that waits for others, so while there is one the caller has to
- * go on making progress. */
+/* Whatever the caller waits for: its sends need messages of the peer, too. A
+ * request that waits for room in a peer's ring gets no event, so the caller has
+ * to go on making progress. */
 ucs_status_t transport::iface_event_arm(uct_iface_h tl_iface, unsigned) noexcept
 {
-    interface *iface = to_iface(tl_iface);
-    const bool is_at_rest =
-        iface->pending.empty() && !iface->super.has_failures() &&
-        (progress_invalidations() == 0) && !has_invalidations();
-    ucs_status_t status = is_at_rest ? iface->engine->arm() : UCS_ERR_BUSY;
+    interface &self = *to_iface(tl_iface);
+    self.wakes->clear(); /* before the looks: what comes later signals again */
+    const bool is_at_rest = self.pending.empty() && !self.super.has_failures();
+    ucs_status_t status   = is_at_rest ? self.engine->arm() : UCS_ERR_BUSY;
     if (status == UCS_OK) {
-        status = iface->inbox->arm() ? UCS_OK : UCS_ERR_BUSY;
+        status = base::guarded(
+            [&] { return self.inbox->arm() ? UCS_OK : UCS_ERR_BUSY; });
     }
-    if (status == UCS_OK) {
-        find_lost_peers(iface); /* whose messages have been delivered */
-        status = iface->super.has_failures() ? UCS_ERR_BUSY : UCS_OK;
+    if ((status == UCS_OK) && self.wakes->take_link_end()) {
+        fail_lost_endpoints(self);
+        status = self.super.has_failures() ? UCS_ERR_BUSY : UCS_OK;
     }
-    return (status == UCS_ERR_BUSY) ? keep_awake(*iface) : status;
+    return (status == UCS_ERR_BUSY) ? keep_awake(self) : status;
 }
 
 interface::~interface()
 {
-    if (invalidations != 0) {
-        close_invalidations(invalidations);
-    }
     engine.reset(); /* its transfers end before peers find no inbox */
+    if (inbox != nullptr) {
+        service::instance().remove(*inbox);
+    }
 }
 
 ucs_status_t interface::open(const uct_iface_params_t &params,
@@ -337,9 +318,11 @@ ucs_status_t interface::open(const uct_iface_params_t &params,
     home      = cards.first();
     bandwidth = share_of_link *
                 config.transfers.bandwidth_or(base::link_bandwidth(home));
-    ended_fd.reset(epoll_create1(EPOLL_CLOEXEC));
-    if (!ended_fd) {
-        ucs_error("gaudi_ipc: no descriptor to watch peers with: %m");
+    sizes = {config.transfers.chunk_bytes,
+             config.transfers.chunks * chunks_per_own};
+    wakes = std::make_shared<event>();
+    if (wakes->fd() < 0) {
+        ucs_error("gaudi_ipc: no event descriptor: %m (raise ulimit -n)");
         return UCS_ERR_IO_ERROR;
     }
     base::transfer_options transfers = config.transfers.options();
@@ -347,14 +330,13 @@ ucs_status_t interface::open(const uct_iface_params_t &params,
     status                           = (home != nullptr)
                                            ? base::transfer_engine::create(*home, transfers, engine)
                                            : base::transfer_engine::create(transfers, engine);
-    mailbox_options options;
-    options.fifo_size = fifo_bytes;
     if (status == UCS_OK) {
-        status = mailbox::create(options, inbox);
-    }
-    if (status == UCS_OK) {
-        invalidations = open_invalidations();
-        engine->show_in(super.handle());
+        auto made = std::make_shared<receiver>(wakes);
+        status    = service::instance().add(made);
+        if (status == UCS_OK) {
+            inbox = std::move(made);
+            engine->show_in(super.handle());
+        }
     }
     return status;
 }

@@ -3,10 +3,11 @@
  * Interface and endpoint of transport gaudi_ipc: put, get and active messages
  * between the processes of a machine, and within one.
  *
- * One thread at a time (UCT's rule). An interface has a mailbox, in which
- * others put messages, and a transfer engine, which moves bytes between memory
- * of this process and what remote keys stand for. An endpoint is a connection
- * to one mailbox; keys that are used on it have to be of that process.
+ * One thread at a time (UCT's rule). An interface receives messages from the
+ * links that others have opened to it, and has a transfer engine, which moves
+ * bytes between memory of this process and what remote keys stand for. An
+ * endpoint has a link to one interface; keys that are used on it have to be of
+ * that process.
  */
 #pragma once
 
@@ -16,13 +17,10 @@
 #include "uct/gaudi/base/transfer/transfer_config.h"
 #include "uct/gaudi/base/ucx/pending.h"
 #include "uct/gaudi/base/ucx/transport.h"
-#include "uct/gaudi/ipc/messages/connection.h"
-#include "uct/gaudi/ipc/process/remote_process.h"
-#include "uct/gaudi/ipc/sharing/invalidation.h"
-#include "util/process.h"
+#include "uct/gaudi/ipc/inbound.h"
+#include "uct/gaudi/ipc/link.h"
 #include "util/unique_fd.h"
 
-#include <atomic>
 #include <cstddef>
 #include <memory>
 
@@ -54,17 +52,15 @@ struct interface {
     size_t max_bcopy = 0;       /* bytes of a bcopy put or get */
     base::card *home = nullptr; /* moves what no other card has to */
     double bandwidth = 0;       /* of its links, bytes/second */
-    unsigned polls   = 0;       /* calls of progress */
     util::unique_fd event_fd;   /* epoll of all that wakes */
     base::pending_requests pending;
     ucs_list_link_t endpoints; /* all there are; UCP may create some on another
                                   thread, with the worker blocked */
-    std::unique_ptr<mailbox> inbox;
-    ucs_time_t next_look = 0; /* when to see whether peers are alive */
-    util::unique_fd ended_fd; /* epoll: readable when a peer has ended */
-    std::atomic<bool> has_unfollowed{false}; /* some peer is not in it */
-    uint64_t invalidations = 0;              /* see open_invalidations */
-    connection_table connections;            /* of the endpoints */
+    link_options sizes{};      /* of its links */
+    std::shared_ptr<event> wakes;
+    std::shared_ptr<receiver> inbox;
+    link_table links;             /* of the endpoints */
+    unsigned turns_since_end = 0; /* of a link, without looking at it */
 };
 
 struct endpoint {
@@ -73,14 +69,13 @@ struct endpoint {
 
     base::ucx_endpoint super;
     base::flush_domain domain{};
-    std::shared_ptr<connection> out; /* nullptr: not open */
-    unsigned logged      = 0;        /* kinds of transfer that the log knows */
-    ucs_time_t next_look = 0;        /* when to see whether the peer is alive */
-    bool is_behind = false;  /* a message was refused: others wait, too, while
-                                there are pending requests */
-    uint64_t sent       = 0; /* up to the last message of this endpoint */
-    uint64_t awaited    = 0; /* messages that flushes wait, or waited for */
-    ucs_time_t patience = 0; /* until when one waits; 0 when none does */
+    std::shared_ptr<link> out; /* nullptr: not open */
+    unsigned logged = 0;       /* kinds of transfer that the log knows */
+    bool is_behind  = false;   /* a message was refused: others wait, too, while
+                                  there are pending requests */
+    uint64_t sent    = 0;      /* up to the last message of this endpoint */
+    uint64_t awaited = 0;      /* messages that flushes wait, or waited for */
+    ucs_time_t flush_deadline = 0; /* of one that waits; 0: none does */
     base::pending_group pending;
     ucs_list_link_t all; /* in the list of its interface */
 };
@@ -95,10 +90,10 @@ inline endpoint *to_ep(uct_ep_h ep)
     return reinterpret_cast<endpoint *>(ep);
 }
 
-/** Let the endpoints fail whose peers were killed, or have ended without
- *  closing their interfaces; with requests that wait, those whose peers have
- *  closed them, too: they would wait for good. A system call. */
-void find_lost_peers(interface *iface);
+/** Let the endpoints fail whose peers have ended without closing their
+ *  interfaces; with requests that wait, those whose peers have closed them,
+ *  too: they would wait for good. */
+void fail_lost_endpoints(interface &iface);
 
 /** UCT's operations, see base/ucx/transport.h for the others. */
 struct transport : base::transport_base,

@@ -5,25 +5,13 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
-#include "uct/gaudi/ipc/process/foreign_pages.h"
-#include "uct/gaudi/ipc/process/reachability.h"
-#include "uct/gaudi/ipc/serving/copy_server.h"
-#include "uct/gaudi/ipc/sharing/invalidation.h"
+#include "uct/gaudi/ipc/service.h"
 
 namespace gaudi::ipc {
 
 ucs_config_field_t memory_domain::config_table[] = {
     {"", "", nullptr, offsetof(config, super),
      UCS_CONFIG_TYPE_TABLE(uct_md_config_table)},
-
-    {"TIMEOUT", "10s",
-     "How long another process may take to answer when it is asked for a\n"
-     "connection, for the first use of its memory, or for its ports where "
-     "there\n"
-     "is no other way; and how long an invalidation of memory waits for "
-     "another\n"
-     "process that uses it. Seconds, with a unit (ms, s, m). At most an hour.",
-     offsetof(config, timeout), UCS_CONFIG_TYPE_TIME},
 
     {"HOST", "auto",
      "Whether messages between host memory of two processes may go by\n"
@@ -37,12 +25,6 @@ ucs_config_field_t memory_domain::config_table[] = {
      offsetof(config, host), UCS_CONFIG_TYPE_TERNARY_AUTO},
 
     {nullptr, nullptr, nullptr, 0, {}}};
-
-void memory_domain::set_timeouts(const config &config)
-{
-    remote_process::set_timeout(config.timeout);
-    set_invalidation_timeout(config.timeout);
-}
 
 bool memory_domain::is_available()
 {
@@ -64,10 +46,8 @@ ucs_status_t memory_domain::open(const config &config,
         ucs_debug("gaudi_ipc: this process has no card of its own");
         domain->cards_ = {};
     }
-    exported_memory::let_go_of_freed_memory();
-    set_timeouts(config);
-    foreign_pages::instance().open();
-    copy_server::instance().open();
+    exported_memory::end_registrations_on_free();
+    service::instance().open();
     domain->moves_host_ = base::is_to_move_host(config.host);
     domain->has_card_   = (status == UCS_OK);
     domain_p            = std::move(domain);
@@ -76,8 +56,7 @@ ucs_status_t memory_domain::open(const config &config,
 
 void memory_domain::close()
 {
-    copy_server::instance().close();
-    foreign_pages::instance().close();
+    service::instance().close();
     if (registrations_ > 0) {
         ucs_warn("gaudi_ipc: %lu registrations were not released",
                  registrations_.load());
@@ -104,7 +83,7 @@ void memory_domain::query(base::md_properties &properties) const
 ucs_status_t memory_domain::register_memory(void *address, size_t length,
                                             bool quiet, uct_mem_h &memh_p)
 {
-    exported_memory *memory;
+    exported_memory *memory = nullptr;
     const ucs_status_t status =
         exported_memory::create(address, length, quiet, memory);
     if (status == UCS_OK) {
@@ -121,16 +100,11 @@ ucs_status_t memory_domain::deregister(uct_mem_h memh,
     if (memory == nullptr) {
         return UCS_ERR_INVALID_PARAM;
     }
-    const uint64_t stamp = memory->end_key();
+    const ucs_status_t ended = memory->end_key(invalidated != nullptr);
     delete memory;
     --registrations_;
-    if (invalidated == nullptr) {
-        return UCS_OK;
-    }
-    if constexpr (base::invalidates_at_once) {
-        uct_invoke_completion(invalidated, await_users(stamp));
-    } else {
-        wait_for_users(stamp, invalidated);
+    if (invalidated != nullptr) {
+        uct_invoke_completion(invalidated, ended);
     }
     return UCS_OK;
 }
@@ -171,17 +145,17 @@ std::strong_ordering memory_domain::compare_keys(uct_rkey_t first,
 
 namespace {
 
-uint64_t count_processes()
+uint64_t count_links()
 {
-    return foreign_pages::instance().count();
+    return service::instance().count_links();
 }
 
 } // namespace
 
 void memory_domain::add_files(void *object)
 {
-    const base::vfs_number numbers[] = {{"keys", count_keys},
-                                        {"processes", count_processes}};
+    const base::vfs_number numbers[] = {{"keys", exported_memory::count_keys},
+                                        {"links", count_links}};
     base::add_vfs_numbers(object, "memory", numbers);
 }
 

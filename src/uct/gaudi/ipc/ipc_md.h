@@ -11,8 +11,8 @@
 
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/ucx/memory_domain.h"
-#include "uct/gaudi/ipc/sharing/exports.h"
-#include "uct/gaudi/ipc/sharing/remote_key.h"
+#include "uct/gaudi/ipc/exports.h"
+#include "uct/gaudi/ipc/remote_key.h"
 
 #include <atomic>
 
@@ -28,13 +28,9 @@ public:
     static constexpr bool invalidates = true;
     struct config {
         uct_md_config_t super;
-        double timeout;
         int host; /* ucs_ternary_auto_value_t */
     };
     static ucs_config_field_t config_table[];
-
-    /** For the process; open() does it. */
-    static void set_timeouts(const config &config);
 
     static bool is_available();
     static ucs_status_t open(const config &config,

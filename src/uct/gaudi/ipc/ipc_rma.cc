@@ -2,7 +2,8 @@
 /* Put and get, to and from what a remote key stands for. */
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/ipc/ipc_iface.h"
-#include "uct/gaudi/ipc/sharing/remote_key.h"
+#include "uct/gaudi/ipc/remote_key.h"
+#include "util/process.h"
 
 namespace gaudi::ipc {
 
@@ -43,9 +44,8 @@ void transport::log_way(uct_ep_h ep, bool is_put, const side &local,
     }
     ucs_info("gaudi_ipc: ep %p to process %u: %s to %s, %s by %s, first %zu "
              "bytes",
-             ep, self.out->process()->id().pid,
-             kind_name(is_put ? here : there), kind_name(is_put ? there : here),
-             is_put ? "push" : "pull",
+             ep, self.out->address().pid, kind_name(is_put ? here : there),
+             kind_name(is_put ? there : here), is_put ? "push" : "pull",
              (mover != nullptr) ? mover->name().c_str() : "the CPU", length);
 }
 
@@ -59,31 +59,20 @@ static ucs_status_t find_side(uct_ep_h ep, uct_rkey_t rkey, side &remote)
     if (ucs_unlikely(self.super.status() != UCS_OK)) {
         return self.super.status();
     }
-    remote_key *key = to_remote_key(rkey);
-    if ((key == nullptr) || key->is_own()) {
-        if (ucs_likely(self.out->process()->is_self())) {
-            return (key == nullptr) ? UCS_OK : key->state();
-        }
-        ucs_error("gaudi_ipc: an endpoint to process %u was given %s",
-                  self.out->process()->id().pid,
+    remote_key *key               = to_remote_key(rkey);
+    const interface_address &peer = self.out->address();
+    const uint64_t process =
+        (key == nullptr) ? util::process_identity() : key->process();
+    if (ucs_unlikely(process != peer.process)) {
+        ucs_error("gaudi_ipc: an endpoint to process %u was given %s", peer.pid,
                   (key == nullptr) ? "no remote key"
-                                   : "a remote key of this process");
+                                   : "a remote key of another process");
         return UCS_ERR_INVALID_PARAM;
     }
-    if (ucs_unlikely(!(key->process() == self.out->process()->id()))) {
-        ucs_error("gaudi_ipc: an endpoint to process %u was given a remote key "
-                  "of process %u",
-                  self.out->process()->id().pid, key->process().pid);
-        return UCS_ERR_INVALID_PARAM;
+    if ((key == nullptr) || key->is_own()) {
+        return (key == nullptr) ? UCS_OK : key->state();
     }
-    const ucs_status_t failure = key->failure();
-    if (ucs_unlikely(failure != UCS_OK)) {
-        if (failure == UCS_ERR_ENDPOINT_TIMEOUT) {
-            self.super.fail(failure);
-        }
-        return failure;
-    }
-    remote = side(*key, remote.address);
+    remote = side(*key, remote.address, self.out.get());
     return UCS_OK;
 }
 

@@ -43,7 +43,7 @@ struct description {
 std::vector<char> pack_key(ucp_context_h context, ucp_mem_h handle);
 
 /** sizeof(gaudi::ipc::wire_key), by which its part of a key is known. */
-inline constexpr size_t gaudi_part_size = 112;
+inline constexpr size_t gaudi_part_size = 64;
 
 /** Where gaudi_ipc's part of a packed key begins; its end where it has none. */
 size_t find_gaudi_part(const std::vector<char> &key);

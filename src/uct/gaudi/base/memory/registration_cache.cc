@@ -130,7 +130,12 @@ ucs_status_t registration_cache::get_other(void *address, size_t length,
     if (memory_map::is_device(address)) {
         return get_device(address, length, quiet, handle_p);
     }
-    handle_p = &(new host_region(address, length))->handle;
+    auto *made = new host_region(address, length);
+    {
+        const std::lock_guard<std::mutex> guard(uncached_lock_);
+        uncached_.emplace(&made->handle, made);
+    }
+    handle_p = &made->handle;
     return UCS_OK;
 }
 

@@ -19,6 +19,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <unordered_map>
 
 namespace gaudi::base {
 
@@ -107,8 +108,25 @@ public:
         if (ucs_unlikely(handle.host->is_unused())) {
             return UCS_ERR_INVALID_PARAM;
         }
+        if (!instance().exists()) {
+            instance().remove_uncached(handle);
+        }
         handle.host->put();
         return UCS_OK;
+    }
+
+    /** The registration of a handle that UCT was passed, without a cache. UCP's
+     *  old protocols pass anything with a zero copy: a domain that needs no
+     *  handles gets what was in their request before.
+     *  @return nullptr: it is none. */
+    [[nodiscard]] host_region *find_uncached(const void *handle)
+    {
+        if (ucs_likely(exists())) {
+            return nullptr;
+        }
+        const std::lock_guard<std::mutex> guard(uncached_lock_);
+        const auto found = uncached_.find(handle);
+        return (found == uncached_.end()) ? nullptr : found->second;
     }
 
     /** The cached registration of host memory, with a reference. The caller
@@ -154,9 +172,14 @@ private:
                                uint64_t end) noexcept override;
     void end_region(void *storage) noexcept override;
     ucs_status_t make_cache();
-    [[gnu::noinline]] static ucs_status_t get_other(void *address,
-                                                    size_t length, bool quiet,
-                                                    memory_handle *&handle_p);
+    [[gnu::noinline]] ucs_status_t get_other(void *address, size_t length,
+                                             bool quiet,
+                                             memory_handle *&handle_p);
+    void remove_uncached(const memory_handle &handle)
+    {
+        const std::lock_guard<std::mutex> guard(uncached_lock_);
+        uncached_.erase(&handle);
+    }
     static ucs_status_t get_device(void *address, size_t length, bool quiet,
                                    memory_handle *&handle_p);
     [[gnu::noinline]] static ucs_status_t put_device(device_memory &memory);
@@ -166,6 +189,8 @@ private:
     held_cards cards_; /* while there are users, or registrations were left */
     settings settings_{};
     statistics numbers_;
+    std::mutex uncached_lock_;                                 /* leaf */
+    std::unordered_map<const void *, host_region *> uncached_; /* by handle */
 };
 
 } // namespace gaudi::base

@@ -13,10 +13,6 @@ extern "C" {
 
 namespace gaudi::base {
 
-/* As many chunks more has a channel to another process: each is under way for
- * longer. */
-static constexpr unsigned chunks_per_own = 2;
-
 ucs_status_t work_queue::report_refusal(size_t length, int result) const
 {
     result           = home->blame(result);
@@ -53,6 +49,9 @@ void channel::sleep(shim::dma_queue &queue, uint32_t longest_us) const
 
 channel::~channel()
 {
+    if (of_ != nullptr) {
+        of_->in_use = nullptr;
+    }
     if (peer_ != nullptr) {
         std::erase(peer_->ports_there_, ports_);
         --peer_->users;
@@ -218,28 +217,30 @@ ucs_status_t channel::create(card &owner, const transfer_options &options,
     return UCS_OK;
 }
 
-int channel::create(remote_memory &there, const transfer_options &options,
-                    int wake_fd, std::unique_ptr<channel> &channel_p)
+int channel::create(remote_peer &there, const transfer_options &options,
+                    std::unique_ptr<channel> &channel_p)
 {
     using enum shim::dma_direction;
-    const unsigned chunks = options.chunks * chunks_per_own;
     std::unique_ptr<owner_queue> queue;
-    const int error =
-        there.connect({options.chunk_bytes, chunks, wake_fd}, queue);
+    const int error = there.open_queue(queue);
     if (error != 0) {
         return error;
     }
+    const size_t chunks = queue->memory().size() / options.chunk_bytes;
+    if (chunks == 0) {
+        return -EMSGSIZE;
+    }
     std::unique_ptr<channel> created(new channel(nullptr, options));
+    created->of_     = &there;
     created->others_ = queue.get();
     created->init_queues(host_to_device, queue.get());
     created->init_queues(device_to_host, queue.get());
     created->init_queues(device_to_device, nullptr);
-    created->make_chunks(
-        queue->memory().data(), 0,
-        std::min<size_t>(chunks, queue->memory().size() / options.chunk_bytes));
-    created->make_jobs(chunks);
+    created->make_chunks(queue->memory().data(), 0, chunks);
+    created->make_jobs(owner_queue::max_copies);
     created->dma_queues_.push_back(std::move(queue));
-    channel_p = std::move(created);
+    there.in_use = created.get();
+    channel_p    = std::move(created);
     return 0;
 }
 

@@ -83,9 +83,8 @@ enum class way : uint8_t {
     direct,   /**< the card copies between two addresses that it reaches */
     upload,   /**< from the host to a chunk, which the card fetches */
     download, /**< the card fills a chunk, which goes to the host */
-    relay,    /**< the card fills a chunk, which another card fetches, of this
+    relay     /**< the card fills a chunk, which another card fetches, of this
                    process or the other one */
-    kernel    /**< between host memory of two processes, without a card */
 };
 
 /** One DMA job of a transfer. */
@@ -100,9 +99,8 @@ struct dma_job {
     chunk_ptr chunk; /* that one of them is in, or nullptr */
     /* When it has ended, a download or relay goes on: */
     way how;
-    uint64_t target;                     /* to here, */
-    const util::process_memory *process; /* as planned_copy::process, */
-    work_queue *relay;                   /* or by this queue */
+    uint64_t target;            /* to here, */
+    work_queue *relay;          /* or by this queue */
     ucs_queue_elem_t in_onward; /* of those that another card has to fetch */
 };
 
@@ -117,11 +115,10 @@ public:
     create(card &owner, const transfer_options &options,
            std::unique_ptr<channel> &channel_p);
 
-    /** The same of the cards of another process.
-     *  @return 0, or why they do not copy for us: -errno. */
-    [[nodiscard]] static int create(remote_memory &there,
+    /** The same of another process.
+     *  @return 0, or why it does not copy for us: -errno. */
+    [[nodiscard]] static int create(remote_peer &there,
                                     const transfer_options &options,
-                                    int wake_fd,
                                     std::unique_ptr<channel> &channel_p);
 
     /** The same of a card's ports to one of another process. It has no staging
@@ -183,7 +180,7 @@ public:
     [[nodiscard]] bool is_usable() const
     {
         return !is_over_ && ports_->is_usable() &&
-               ((peer_ == nullptr) || !peer_->others_->is_closed());
+               ((peer_ == nullptr) || !peer_->others_->is_over());
     }
     [[nodiscard]] port_queue &ports() const { return *ports_; }
     [[nodiscard]] bool is_of_ports() const { return ports_ != nullptr; }
@@ -317,6 +314,7 @@ private:
     std::vector<dma_job> jobs_; /* last of these: they give chunks back */
     std::vector<std::unique_ptr<shim::dma_queue>> dma_queues_;
     owner_queue *others_ = nullptr;         /* among them, of another process */
+    remote_peer *of_     = nullptr;         /* which is this */
     std::vector<port_queue *> ports_there_; /* of ours, to another process */
     port_queue *ports_ = nullptr;           /* the only one, */
     channel *peer_ = nullptr; /* and what it leads to, which stays meanwhile */

@@ -3,10 +3,6 @@
 
 #include <cerrno>
 
-extern "C" {
-#include <ucs/time/time.h>
-}
-
 namespace gaudi::base {
 
 ucs_status_t channel_set::add(card &owner, channel *&channel_p)
@@ -21,21 +17,6 @@ ucs_status_t channel_set::add(card &owner, channel *&channel_p)
         channel_p = by_place_[owner.place()] = &add(std::move(made));
     }
     return status;
-}
-
-int channel_set::get(remote_memory &there, channel *&channel_p)
-{
-    const auto known = by_owner_.find(there.owner());
-    if (ucs_likely((known != by_owner_.end()) && !known->second->is_over())) {
-        channel_p = known->second;
-        return 0;
-    }
-    int error = -ENOMEM;
-    (void)guarded([&] {
-        error = connect(there, channel_p);
-        return UCS_OK;
-    });
-    return error;
 }
 
 /* Those that are over go when nothing uses them any more: of a process after
@@ -54,8 +35,6 @@ void channel_set::forget_over()
     const auto has_ended = [](const channel *one) {
         return (one != nullptr) && one->has_ended();
     };
-    std::erase_if(by_owner_,
-                  [&](const auto &entry) { return has_ended(entry.second); });
     std::erase_if(ways_, [&](const auto &entry) {
         return has_ended(std::get<channel *>(entry.first));
     });
@@ -81,26 +60,19 @@ void channel_set::forget_unused()
     std::erase_if(all_, [&](const auto &each) { return is_unused(*each); });
 }
 
-int channel_set::connect(remote_memory &there, channel *&channel_p)
+int channel_set::connect(remote_peer &there, channel *&channel_p)
 {
-    const ucs_time_t now = ucs_get_time();
-    std::erase_if(silent_, [&](auto &entry) { return entry.second <= now; });
-    if (silent_.contains(there.owner())) {
-        return -ETIMEDOUT;
-    }
-    forget_over();
-    if ((event_ == nullptr) && (wakeup_event::create(event_) != UCS_OK)) {
-        return -EMFILE;
-    }
-    all_.reserve(all_.size() + 1);
-    std::unique_ptr<channel> made;
-    const int error = channel::create(there, options_, event_->fd(), made);
-    if (error == 0) {
-        channel_p = by_owner_[there.owner()] = &add(std::move(made));
-    } else if (error == -ETIMEDOUT) {
-        const ucs_time_t end   = ucs_get_time();
-        silent_[there.owner()] = end + (end - now);
-    }
+    int error = -ENOMEM;
+    (void)guarded([&] {
+        forget_over();
+        all_.reserve(all_.size() + 1);
+        std::unique_ptr<channel> made;
+        error = channel::create(there, options_, made);
+        if (error == 0) {
+            channel_p = &add(std::move(made));
+        }
+        return UCS_OK;
+    });
     return error;
 }
 

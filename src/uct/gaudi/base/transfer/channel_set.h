@@ -11,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <tuple>
-#include <unordered_map>
 #include <vector>
 
 namespace gaudi::base {
@@ -21,11 +20,7 @@ namespace gaudi::base {
  *  another one. */
 class channel_set {
 public:
-    /** @param event  Made when it is needed. */
-    channel_set(const transfer_options &options,
-                std::unique_ptr<wakeup_event> &event)
-        : options_(options), event_(event)
-    {}
+    explicit channel_set(const transfer_options &options) : options_(options) {}
 
     /** The channel to a card; made when the card is used for the first time.
      *  @return UCS_OK, or an error, which was logged. */
@@ -39,20 +34,40 @@ public:
         return guarded([&] { return add(owner, channel_p); });
     }
 
-    /** The channel to the process that has memory, which is connected to when
-     *  the first such is used. The caller counts itself among its users. One
-     *  that did not answer is not asked again for as long as that took.
+    /** The channel to another process, made when it is first used. The caller
+     *  counts itself among its users.
      *  @return As @ref channel::create. */
-    [[nodiscard]] int get(remote_memory &there, channel *&channel_p);
+    [[nodiscard]] int get(remote_peer &there, channel *&channel_p)
+    {
+        channel_p = there.in_use;
+        return (channel_p == nullptr) ? connect(there, channel_p)
+               : channel_p->is_over() ? -ESRCH
+                                      : 0;
+    }
+
+    /** Let a channel go when nothing uses it any more. */
+    void release(remote_peer &there)
+    {
+        if (there.in_use != nullptr) {
+            there.in_use->end(false);
+            forget_over();
+        }
+    }
 
     /** The channel of a card's ports to the card that has memory, which its
      *  process is asked for when the first such is used. The caller counts
      *  itself among its users. Where there is none, nobody is asked again for
      *  some seconds.
-     *  @param waits  For the answer; else -EINPROGRESS.
-     *  @return 0 or -errno, said at debug level. */
-    [[nodiscard]] int get_ports(card &from, remote_memory &there, bool waits,
+     *  @param waits  A little for the answer, unless it did not come so soon
+     *                before.
+     *  @return 0 or -errno, logged at debug level; -EINPROGRESS before there is
+     *          an answer. */
+    [[nodiscard]] int get_ports(card &from, const side &there, bool waits,
                                 channel *&channel_p);
+
+    /** Whether memory may be used over ports, as owner_queue::confirm.
+     *  @param waits  A little for the answer. */
+    [[nodiscard]] static int confirm(const side &there, bool waits);
 
     /** Connect ports of a card with those of another process, which asks.
      *  @return 0 or -errno, said at debug level. */
@@ -79,15 +94,13 @@ public:
 
 private:
     [[nodiscard]] ucs_status_t add(card &owner, channel *&channel_p);
-    [[nodiscard]] int connect(remote_memory &there, channel *&channel_p);
+    [[nodiscard]] int connect(remote_peer &there, channel *&channel_p);
 
     /* Ports from a card of ours to another process's: asked for, there, or not
      * to be had. */
     struct port_way {
-        std::unique_ptr<shim::connection> offered; /* once there is room to */
         std::unique_ptr<shim::connection> asked_for;
-        chunk_ptr letter;
-        card *from         = nullptr; /* which has asked */
+        bool is_slow       = false;   /* the answer did not come soon */
         uint32_t number    = 0;       /* by which the peer knows them */
         channel *by        = nullptr; /* that were made */
         int error          = -ENETDOWN;
@@ -100,26 +113,22 @@ private:
     {
         return *all_.emplace_back(std::move(made));
     }
-    [[nodiscard]] int get_ports(port_way &way, card &from, remote_memory &there,
+    [[nodiscard]] int get_ports(port_way &way, card &from, card_place to,
                                 channel &peer, bool waits);
-    [[nodiscard]] int ask_for_ports(port_way &way, card &from,
-                                    remote_memory &there, channel &peer);
-    [[nodiscard]] int take_ports(port_way &way, channel &peer, bool waits);
+    [[nodiscard]] int ask_for_ports(port_way &way, const card &from,
+                                    card_place to, channel &peer);
+    [[nodiscard]] int take_ports(port_way &way, card &from, channel &peer,
+                                 bool waits);
     [[nodiscard]] static int give_up(port_way &way, const card &from,
                                      const channel &peer, int error);
-    [[nodiscard]] int settle(port_way &way, channel &peer, bool waits);
-    void take_answer_of_others(const port_way &way, channel &peer);
 
     const transfer_options &options_;
-    std::unique_ptr<wakeup_event> &event_;
     std::vector<channel *> by_place_; /* of the card; nullptr: not used yet */
-    std::unordered_map<uint64_t, channel *> by_owner_; /* other processes */
-    std::unordered_map<uint64_t, ucs_time_t> silent_;  /* and until when */
     /* From the place of a card, by the channel to a process, to its card. */
     std::map<std::tuple<size_t, channel *, pci_address>, port_way> ways_;
     /* Those that were used last, by module id of where they lead to. */
     struct used_way {
-        uint64_t owner;
+        const remote_peer *peer;
         pci_address to;
         size_t from; /* place of the card */
         port_way *way;

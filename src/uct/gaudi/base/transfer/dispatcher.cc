@@ -21,18 +21,13 @@ dispatcher::dispatcher(const transfer_options &options,
                        const channel_set &channels, operations &all)
     : piece_bytes_(options.piece_bytes), channels_(channels), operations_(all)
 {
-    ucs_list_head_init(&for_kernel_);
     ucs_queue_head_init(&onward_);
 }
 
 void dispatcher::enqueue(operation &op)
 {
     work_queue *queue = op.copy.queue;
-    if (queue == nullptr) {
-        ucs_list_add_tail(&for_kernel_, &op.in_queue);
-        return;
-    }
-    const bool first = ucs_list_is_empty(&queue->waiting);
+    const bool first  = ucs_list_is_empty(&queue->waiting);
     ucs_list_add_tail(&queue->waiting, &op.in_queue);
     if (first) {
         while (submit_piece(*queue)) {}
@@ -60,14 +55,15 @@ ucs_status_t dispatcher::prepare(dma_job &job, planned_copy &copy, size_t leave)
     }
     if (copy.how == way::upload) {
         job.src = job.chunk->va;
-        return is_filled ? UCS_OK
-                         : read_host(copy.process, copy.src, job.chunk->data,
-                                     job.length);
+        if (!is_filled) {
+            std::memcpy(job.chunk->data, reinterpret_cast<void *>(copy.src),
+                        job.length);
+        }
+        return UCS_OK;
     }
-    job.dst     = through.va_for(*job.home, *job.chunk);
-    job.target  = copy.dst;
-    job.process = copy.process;
-    job.relay   = copy.relay;
+    job.dst    = through.va_for(*job.home, *job.chunk);
+    job.target = copy.dst;
+    job.relay  = copy.relay;
     return UCS_OK;
 }
 
@@ -107,19 +103,6 @@ bool dispatcher::submit_next(transfer &owner, planned_copy &copy, size_t leave)
     }
     owner.status = status;
     return true;
-}
-
-/* Have the kernel copy the next bytes between two processes. */
-ucs_status_t dispatcher::copy_by_kernel(planned_copy &copy, size_t length)
-{
-    auto *here = reinterpret_cast<void *>(copy.is_put ? copy.src : copy.dst);
-    const ucs_status_t status =
-        copy.is_put ? write_host(copy.process, copy.dst, here, length)
-                    : read_host(copy.process, copy.src, here, length);
-    if (status == UCS_OK) {
-        copy.advance(length);
-    }
-    return status;
 }
 
 bool dispatcher::copy_at_once(channel &by, bool to_card, uint64_t va,
@@ -163,10 +146,6 @@ bool dispatcher::copy_at_once(channel &by, bool to_card, uint64_t va,
 
 void dispatcher::run(transfer &work, planned_copy &copy)
 {
-    if (copy.queue == nullptr) {
-        work.status = copy_by_kernel(copy, copy.left);
-        return;
-    }
     const work_queue *relay = (copy.how == way::relay) ? copy.relay : nullptr;
     unsigned idle           = 0;
     work.plan               = &copy;
@@ -193,19 +172,6 @@ void dispatcher::run(transfer &work, planned_copy &copy)
                 relay->sleep(idle_sleep_us);
             }
         }
-    }
-}
-
-/* Have it copy a piece, of as many operations as that takes. */
-void dispatcher::copy_by_kernel()
-{
-    size_t budget = piece_bytes_;
-    while ((budget > 0) && !ucs_list_is_empty(&for_kernel_)) {
-        operation &op       = *ucs_list_head(&for_kernel_, operation, in_queue);
-        const size_t length = std::min(op.copy.left, budget);
-        op.status           = copy_by_kernel(op.copy, length);
-        budget -= length;
-        take_turns(for_kernel_, op);
     }
 }
 
@@ -312,8 +278,8 @@ unsigned dispatcher::collect(shim::dma_queue &queue)
             continue;
         }
         if ((status == UCS_OK) && (job.how == way::download)) {
-            status = write_host(job.process, job.target, job.chunk->data,
-                                job.length);
+            std::memcpy(reinterpret_cast<void *>(job.target), job.chunk->data,
+                        job.length);
         }
         finish(job, status);
     }
@@ -338,15 +304,13 @@ void dispatcher::advance()
     collect_all();
     submit_onward();
     submit_all();
-    copy_by_kernel();
 }
 
-bool dispatcher::advance_cards()
+void dispatcher::advance_all()
 {
     while (collect_all() > 0) {}
     submit_onward();
     submit_all();
-    return ucs_list_is_empty(&for_kernel_);
 }
 
 bool dispatcher::has_chunks() const
@@ -381,7 +345,6 @@ bool dispatcher::arm(wakeup_event &event)
 void dispatcher::cancel_waiting()
 {
     operations_.cancel_fenced();
-    operations_.cancel(for_kernel_);
     for (const auto &each : channels_) {
         for (work_queue &queue : each->queues()) {
             operations_.cancel(queue.waiting);

@@ -3,9 +3,8 @@
  * Hands planned copies to whoever moves their bytes, job by job, and collects
  * jobs that have ended.
  *
- * Copies wait in the queues of the cards, or in the list of what the kernel
- * copies, and take turns. Calls no completion: it tells the operations what has
- * ended.
+ * Copies wait in the queues of the cards, and take turns. Calls no completion:
+ * it tells the operations what has ended.
  */
 #pragma once
 
@@ -41,13 +40,11 @@ public:
                                            size_t length,
                                            ucs_status_t &status_p);
 
-    /** Everything that can be done now: collect, submit, have the kernel copy.
-     */
+    /** Collect what has ended, and submit what there is room for. */
     void advance();
 
-    /** @ref advance without the kernel, until nothing more has ended.
-     *  @return Whether the kernel has nothing to do. */
-    bool advance_cards();
+    /** The same until nothing more has ended. */
+    void advance_all();
 
     /** Whether every card has a chunk for one operation more. */
     [[nodiscard]] bool has_chunks() const;
@@ -70,8 +67,6 @@ private:
     bool submit_piece(work_queue &queue);
     void submit_all();
     unsigned submit_onward();
-    static ucs_status_t copy_by_kernel(planned_copy &copy, size_t length);
-    void copy_by_kernel();
     void take_turns(ucs_list_link_t &list, operation &op);
     unsigned collect(shim::dma_queue &queue);
     unsigned collect_all();
@@ -80,8 +75,7 @@ private:
     const size_t piece_bytes_;
     const channel_set &channels_;
     operations &operations_;
-    ucs_list_link_t for_kernel_; /* operations, next one first */
-    ucs_queue_head_t onward_;    /* jobs for another card, oldest first */
+    ucs_queue_head_t onward_; /* jobs for another card, oldest first */
 };
 
 } // namespace gaudi::base

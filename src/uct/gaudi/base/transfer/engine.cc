@@ -6,6 +6,10 @@
 
 #include <cstring>
 
+extern "C" {
+#include <ucs/time/time.h>
+}
+
 #include <sched.h>
 
 namespace gaudi::base {
@@ -21,8 +25,7 @@ constexpr size_t max_staging_bytes = size_t{1} << 30;
 } // namespace
 
 transfer_engine::transfer_engine(const transfer_options &options)
-    : options_(options), bounce_(new char[options.chunk_bytes]),
-      planner_(channels_, options.remember_host), channels_(options_, event_),
+    : options_(options), planner_(channels_, options), channels_(options_),
       operations_(options.max_ops, counts_),
       dispatcher_(options, channels_, operations_)
 {}
@@ -240,18 +243,11 @@ ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
         if (!is_past_fence()) {
             return UCS_ERR_NO_RESOURCE;
         }
-        if (dst.remote == nullptr) {
-            const ssize_t packed = call_pack(pack, dst.pointer(), arg);
-            if (packed > 0) {
-                counts_.add(mover::cpu, static_cast<size_t>(packed));
-            }
-            return packed;
+        const ssize_t packed = call_pack(pack, dst.pointer(), arg);
+        if (packed > 0) {
+            counts_.add(mover::cpu, static_cast<size_t>(packed));
         }
-        const ssize_t packed = call_pack(pack, bounce_.get(), arg);
-        if (packed >= 0) {
-            status = copy(dst, bounce_.get(), static_cast<size_t>(packed));
-        }
-        return (status == UCS_OK) ? packed : static_cast<ssize_t>(status);
+        return packed;
     }
 
     /* How long it is, the callback says when there is a place for it. */
@@ -289,7 +285,7 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
     if ((from_host || (length == 0)) && !is_past_fence()) {
         return UCS_ERR_NO_RESOURCE;
     }
-    if ((from_host && (src.remote == nullptr)) || (length == 0)) {
+    if (from_host || (length == 0)) {
         unpack(arg, src.pointer(), length);
         counts_.add(mover::cpu, length);
         return UCS_OK;
@@ -299,14 +295,6 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
                   length, options_.chunk_bytes);
         return UCS_ERR_INVALID_PARAM;
     }
-    if (from_host) {
-        status = copy(bounce_.get(), src, length);
-        if (status == UCS_OK) {
-            unpack(arg, bounce_.get(), length);
-        }
-        return status;
-    }
-
     operation *op;
     status = prepare_bcopy(src, false, length, op);
     if (status != UCS_OK) {
@@ -365,6 +353,26 @@ ucs_status_t transfer_engine::event_fd(int &fd_p)
     return status;
 }
 
+ucs_status_t transfer_engine::check_at(remote_memory &memory, remote_peer &peer,
+                                       double timeout_s)
+{
+    channel *by;
+    const ucs_time_t start = ucs_get_time();
+    int error              = channels_.get(peer, by);
+    bool again             = true;
+    while ((error == 0) &&
+           ((error = by->others()->confirm(memory, again)) == -EINPROGRESS)) {
+        again = false;
+        if (ucs_get_time() - start > ucs_time_from_sec(timeout_s)) {
+            return UCS_ERR_TIMED_OUT;
+        }
+        dispatcher_.advance(); /* so that slots are free again */
+        by->others()->wait_for_oldest(1000);
+        error = 0;
+    }
+    return to_status(error);
+}
+
 ucs_status_t transfer_engine::arm()
 {
     int fd;
@@ -374,7 +382,8 @@ ucs_status_t transfer_engine::arm()
     }
     /* Cleared before the cards are asked: what ends later signals again. */
     (void)event_->clear();
-    if (!dispatcher_.advance_cards() || operations_.any_ended()) {
+    dispatcher_.advance_all();
+    if (operations_.any_ended()) {
         return UCS_ERR_BUSY;
     }
     return guarded(

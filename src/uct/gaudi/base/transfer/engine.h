@@ -15,9 +15,7 @@
  *   they are connected, else the card there, from or to host memory that both
  *   processes have, and for device memory here the card here from or to the
  *   same;
- * - its host memory, device memory here: the card, to or from staging memory,
- *   and the kernel from or to there;
- * - host to or from host: the kernel, a piece per progress().
+ * - its host memory: the same with the CPU there.
  *
  * Long copies go in pieces, and those that wait take turns; short ones have a
  * queue to themselves, where the card has one to spare. So none waits for
@@ -33,6 +31,7 @@
 #include "uct/gaudi/base/transfer/dispatcher.h"
 #include "uct/gaudi/base/transfer/planner.h"
 
+#include <map>
 #include <memory>
 
 namespace gaudi::base {
@@ -225,6 +224,18 @@ public:
      *  still complete. */
     void close(flush_domain &domain) { operations_.close(domain); }
 
+    /** Nothing new is copied from or to a peer's memory by this engine. */
+    void release(remote_peer &peer) { channels_.release(peer); }
+
+    /** Ask a peer whether its memory can still be used, and wait for that.
+     *  @return UCS_OK, UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT when
+     *          it has ended, or UCS_ERR_TIMED_OUT. */
+    [[nodiscard]] ucs_status_t check_at(remote_memory &memory,
+                                        remote_peer &peer, double timeout_s);
+
+    /** Peers of a program's engine, by process. An interface has its own. */
+    std::map<uint64_t, std::shared_ptr<remote_peer>> peers;
+
 private:
     explicit transfer_engine(const transfer_options &options);
 
@@ -238,7 +249,6 @@ private:
     void begin(operation &op);
 
     const transfer_options options_;
-    std::unique_ptr<char[]> bounce_;      /* bcopy of others' host memory */
     std::unique_ptr<wakeup_event> event_; /* made when it is asked for */
     copy_counts counts_;
     planner planner_; /* goes last: cards and registrations are its */

@@ -6,6 +6,17 @@
 
 namespace gaudi::base {
 
+namespace {
+
+int ask(owner_queue &others, dma_job &job, bool is_put, uint64_t dst,
+        uint64_t src)
+{
+    return others.ask(*job.owner->plan->remote, is_put, is_put ? dst : src,
+                      is_put ? src : dst, job.length, &job);
+}
+
+} // namespace
+
 int submit(const work_queue &queue, dma_job &job, uint64_t dst, uint64_t src)
 {
     owner_queue *others = queue.home->others();
@@ -15,8 +26,9 @@ int submit(const work_queue &queue, dma_job &job, uint64_t dst, uint64_t src)
            : (queue.link != work_queue::no_link)
                ? others->ask_over_ports(*job.owner->plan->remote, queue.link,
                                         dst, src, job.length, &job)
-               : others->ask(*job.owner->plan->remote, dst, src, job.length,
-                             &job);
+               : ask(*others, job,
+                     queue.direction == shim::dma_direction::host_to_device,
+                     dst, src);
 }
 
 namespace {

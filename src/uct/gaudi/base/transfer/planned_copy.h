@@ -19,27 +19,11 @@ struct let_go {
     void operator()(host_region *held) const { held->put(); }
     void operator()(device_memory *held) const { held->put(); }
     void operator()(channel *held) const { --held->users; }
-};
-/** What copies of one engine hold together: the first of them, until the last
- *  has ended. Each hold has locked instructions, the first of which waits for
- *  the doorbell of the copy before. */
-struct shared_hold {
-    remote_memory *of = nullptr;
-    unsigned users    = 0;
-    unsigned joined   = 0; /* ever: some look whether its process is there */
-};
-struct let_go_of_remote {
-    void operator()(remote_memory *held)
-    {
-        if ((shared == nullptr) || (--shared->users == 0)) {
-            held->release();
-        }
-    }
-    shared_hold *shared = nullptr; /* nullptr: it is held for this copy alone */
+    void operator()(remote_memory *held) const { held->release(); }
 };
 using held_registration = std::unique_ptr<host_region, let_go>;
 using held_device       = std::unique_ptr<device_memory, let_go>;
-using held_remote       = std::unique_ptr<remote_memory, let_go_of_remote>;
+using held_remote       = std::unique_ptr<remote_memory, let_go>;
 using held_channel      = std::unique_ptr<channel, let_go>;
 
 struct planned_copy {
@@ -49,11 +33,8 @@ struct planned_copy {
     uint64_t dst      = 0; /* as the way has it */
     uint64_t src      = 0;
     way how           = way::direct;
-    bool is_put       = false;   /* by the kernel: to the other process */
-    work_queue *queue = nullptr; /* of the card; nullptr for way::kernel */
-    work_queue *relay = nullptr; /* where a relay goes on */
-    const util::process_memory *process = nullptr; /* whose host memory;
-                                                      nullptr: this process's */
+    work_queue *queue = nullptr;    /* of the card */
+    work_queue *relay = nullptr;    /* where a relay goes on */
     held_registration registration; /* of host memory here, or nullptr */
     held_device device[2];          /* memory here, so that it is not given out
                                        again while a card copies; or nullptr */
@@ -98,7 +79,6 @@ struct planned_copy {
         left      = 0;
         how       = way::direct;
         moved_by  = mover::card;
-        process   = nullptr;
         staged_by = nullptr;
         chunk.reset();
         by_owner.reset();

@@ -15,21 +15,16 @@ namespace {
 
 using direction = shim::dma_direction;
 
-/* Copies that join a hold of memory of another process, of which one looks
- * whether that still is there: the look needs a clock. What is under way tells,
- * too. */
-constexpr unsigned looks_apart = 16;
-
 /* No way leads to memory of another process. */
 ucs_status_t report_no_way(const side &there, int error)
 {
     if (error == -EINPROGRESS) { /* it is being made */
         return UCS_ERR_NO_RESOURCE;
     }
-    ucs_log(failure_level(error == -ESRCH),
+    ucs_log(failure_level((error == -ESRCH) || (error == -EKEYREVOKED)),
             "gaudi: cannot reach memory of another process at %#lx: %s",
             there.address, std::strerror(-error));
-    /* Nothing that comes by waiting, as NO_RESOURCE would say. */
+    /* Not transient: UCS_ERR_NO_RESOURCE would make UCP retry forever. */
     return (error == -EAGAIN) ? UCS_ERR_NO_MEMORY : to_status(error);
 }
 
@@ -63,29 +58,14 @@ ucs_status_t plan_relay(channel &reader, uint64_t dst, channel &writer,
 
 } // namespace
 
-/* Have memory of another process stay where it is. Whoever ends its key waits
- * for all who hold it, also for those who join them before they see that. */
 ucs_status_t planner::hold(const side &there, size_t length, held_remote &held)
 {
-    const auto name     = reinterpret_cast<uintptr_t>(there.remote);
-    shared_hold &known  = holds_[(name >> 6) % holds_.size()];
-    const bool is_held  = (known.users > 0) && (known.of == there.remote);
-    const bool is_known = is_held && (++known.joined % looks_apart != 0) &&
-                          there.remote->has(there.address, length);
-    ucs_status_t status =
-        is_known ? UCS_OK : there.remote->check(there.address, length);
-    if (!is_held) {
-        status = (status == UCS_OK) ? there.remote->hold() : status;
-    } else if (status != UCS_OK) {
-        --known.joined; /* the next one looks, too */
+    ucs_status_t status = there.remote->check(there.address, length);
+    if (status == UCS_OK) {
+        status = there.remote->hold();
     }
     if (status == UCS_OK) {
-        const bool shares = is_held || (known.users == 0);
-        if (shares) {
-            known.of = there.remote;
-            ++known.users;
-        }
-        held = held_remote(there.remote, {shares ? &known : nullptr});
+        held.reset(there.remote);
     }
     return status;
 }
@@ -104,21 +84,9 @@ ucs_status_t planner::plan(const side &dst, const side &src, size_t length,
             return UCS_ERR_INVALID_PARAM;
         }
         const ucs_status_t status = hold(there, length, copy.remote);
-        if (status != UCS_OK) {
-            return status;
-        }
-        if (there.is_device) {
-            return plan_remote_device(put, there, here, host, copy);
-        }
-        if (!here.is_device) {
-            copy.how      = way::kernel;
-            copy.moved_by = mover::cpu;
-            copy.is_put   = put;
-            copy.process  = there.remote->host();
-            copy.dst      = dst.address;
-            copy.src      = src.address;
-            return UCS_OK;
-        }
+        return (status == UCS_OK)
+                   ? plan_remote_device(put, there, here, host, copy)
+                   : status;
     }
     if (dst.is_device && src.is_device) {
         return plan_between_devices(dst, src, copy);
@@ -143,11 +111,9 @@ void planner::plan_host_side(bool to_card, const side &host, host_side how,
 {
     uint64_t reached = host.address;
     copy.how         = to_card ? way::upload : way::download;
-    if (host.remote != nullptr) {
-        copy.process = host.remote->host();
-    } else if ((how == host_side::find_registration) && by.is_of_card() &&
-               ((copy.registration = find_registration(
-                     host, copy.left, copy.remote != nullptr)) != nullptr)) {
+    if ((how == host_side::find_registration) && by.is_of_card() &&
+        ((copy.registration = find_registration(
+              host, copy.left, copy.remote != nullptr)) != nullptr)) {
         uint64_t mapped;
         if (copy.registration->va_on(by.owner(), mapped) == 0) {
             reached  = mapped + (host.address - copy.registration->start);
@@ -211,8 +177,10 @@ ucs_status_t planner::plan_between_devices(const side &dst, const side &src,
 int planner::find_ports(const side &there, channel &by, bool waits,
                         channel *&ports, planned_copy &copy)
 {
-    const int error =
-        channels_.get_ports(by.owner(), *there.remote, waits, ports);
+    int error = channels_.get_ports(by.owner(), there, waits, ports);
+    if (error == 0) {
+        error = channels_.confirm(there, waits);
+    }
     if (error == 0) {
         ++ports->users;
         copy.by_owner.reset(ports);
@@ -251,7 +219,7 @@ int planner::plan_over_ports(bool put, const side &there, const side &here,
 /* Be connected to the process whose cards are to copy. */
 int planner::find_owner(const side &there, channel *&others, planned_copy &copy)
 {
-    const int error = channels_.get(*there.remote, others);
+    const int error = channels_.get(*there.peer, others);
     if (error == 0) {
         ++others->users;
         copy.by_owner.reset(others);
@@ -291,7 +259,7 @@ ucs_status_t planner::take_first_route(const side &there, const channel *by,
         if (error == 0) {
             return UCS_OK;
         }
-        if (error == -ESRCH) {
+        if ((error == -ESRCH) || (error == -EKEYREVOKED)) {
             break;
         }
     }

@@ -10,8 +10,6 @@
 #include "uct/gaudi/base/transfer/channel_set.h"
 #include "uct/gaudi/base/transfer/planned_copy.h"
 
-#include <array>
-
 namespace gaudi::base {
 
 /** What to do about host memory here: for few bytes a look-up costs more than
@@ -20,9 +18,9 @@ enum class host_side { find_registration, stage };
 
 class planner {
 public:
-    /** @param remember_host  As in transfer_options. */
-    planner(channel_set &channels, bool remember_host)
-        : channels_(channels), remember_host_(remember_host)
+    planner(channel_set &channels, const transfer_options &options)
+        : channels_(channels), remember_host_(options.remember_host),
+          looks_for_cards_(options.looks_for_cards)
     {}
 
     /** Use the cards, and hold them. Without this the first that is open when
@@ -113,8 +111,8 @@ private:
 
     [[nodiscard]] bool find_home();
     [[nodiscard]] bool has_registrations();
-    [[nodiscard]] ucs_status_t hold(const side &there, size_t length,
-                                    held_remote &held);
+    [[nodiscard]] static ucs_status_t hold(const side &there, size_t length,
+                                           held_remote &held);
     [[nodiscard]] ucs_status_t look_up_device(const side &device, size_t length,
                                               device_location &where,
                                               channel *&by);
@@ -143,12 +141,12 @@ private:
     held_cards cards_;
     channel_set &channels_;
     const bool remember_host_;
+    const bool looks_for_cards_;
     memory_map &map_ = memory_map::instance();
     card *home_      = nullptr; /* nullptr: no card was needed so far */
     found last_[2]{}; /* ranges that were looked up, of cards that are held:
                          a message comes to one buffer, and goes from another */
     unsigned oldest_ = 0;
-    std::array<shared_hold, 16> holds_;
     std::unique_ptr<registration_cache, undo_join>
         registrations_; /* nullptr: the process has none */
 };

@@ -49,7 +49,7 @@ ucs_status_t planner::look_up_device(const side &device, size_t length,
         return UCS_ERR_NO_DEVICE;
     }
     auto known = map_.find_device(device.address, length);
-    if (!known.has_value()) {
+    if (!known.has_value() && looks_for_cards_) {
         card_table::instance().note_acquired_cards();
         known = map_.find_device(device.address, length);
     }

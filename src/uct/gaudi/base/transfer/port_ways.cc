@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How channels over cards' ports come about: the process that wants one sends
- * what its end offers in a chunk that both have, and gets there what the other
- * end does. */
+ * its end's offer, and gets the other end's. */
 #include "uct/gaudi/base/transfer/engine.h"
+
+#include "util/locks.h"
 
 #include <cerrno>
 #include <cstring>
@@ -18,10 +19,8 @@ namespace {
 /* Before those are asked for again that could not be had. */
 constexpr double retry_s = 5;
 
-bool may_come(int error)
-{
-    return (error == -EAGAIN) || (error == -EINPROGRESS);
-}
+/* How long the answer is waited for where there is no other way. */
+constexpr double longest_wait_s = 0.1;
 
 /* Whether there is an end. @return 0 or -ENOTCONN, said at debug level. */
 int judge_end(const card &from, const std::string &why)
@@ -47,90 +46,94 @@ int open_end(const card &from, unsigned peer,
 
 } // namespace
 
-int channel_set::ask_for_ports(port_way &way, card &from, remote_memory &there,
+int channel_set::ask_for_ports(port_way &way, const card &from, card_place to,
                                channel &peer)
 {
-    chunk_ptr letter = peer.take_chunk(0);
-    if (letter == nullptr) {
-        return -EINPROGRESS; /* others are asked for */
-    }
-    if (sizeof(shim::port_offer) > peer.chunk_bytes()) {
-        return -EMSGSIZE;
-    }
-    int error = 0;
-    if (way.offered == nullptr) {
-        error = open_end(from, there.place().module, way.offered);
+    std::unique_ptr<shim::connection> end;
+    int error = open_end(from, to.module, end);
+    if (error == 0) {
+        way.number = (way.number == 0) ? ++last_number_ : way.number;
+        error      = peer.others()->ask_for_ports(
+                 way.number, static_cast<uint32_t>(to.address), end->offer());
     }
     if (error == 0) {
-        std::memcpy(letter->data, &way.offered->offer(),
-                    sizeof(shim::port_offer));
-        if (way.number == 0) {
-            way.number = ++last_number_;
-        }
-        error = peer.others()->ask_for_ports(there, letter->va, way.number);
-    }
-    if (error == 0) {
-        way.from      = &from;
-        way.asked_for = std::move(way.offered);
-        way.letter    = std::move(letter);
-    } else if (error != -EAGAIN) { /* else the next try has them */
-        way.offered.reset();
+        way.asked_for = std::move(end);
     }
     return error;
 }
 
-int channel_set::take_ports(port_way &way, channel &peer, bool waits)
+/* Take the answer, if it is there. */
+int channel_set::take_ports(port_way &way, card &from, channel &peer,
+                            bool waits)
 {
-    card &from = *way.from;
-    int error =
-        peer.others()->ports_answer(waits ? channel::drain_timeout_us : 0);
-    if ((error == -EINPROGRESS) || (error == -ETIMEDOUT)) {
-        return error; /* it may come yet */
+    shim::port_offer theirs;
+    const ucs_time_t start = ucs_get_time();
+    int error;
+    while ((error = peer.others()->ports_answer(way.number, theirs)) ==
+           -EINPROGRESS) {
+        if (!waits || way.is_slow) {
+            return error;
+        }
+        way.is_slow =
+            ucs_get_time() - start > ucs_time_from_sec(longest_wait_s);
+        util::nap();
     }
-    auto end               = std::move(way.asked_for);
-    const chunk_ptr letter = std::move(way.letter);
+    auto end    = std::move(way.asked_for);
+    way.is_slow = false;
     if (error == 0) {
-        shim::port_offer theirs;
-        std::memcpy(&theirs, letter->data, sizeof(theirs));
         error = judge_end(from, end->connect(theirs));
     }
-    if (error == 0) {
-        way.by = &add(
-            channel::create(from, std::move(end), &peer, way.number, options_));
+    if (error != 0) {
+        return give_up(way, from, peer, error);
     }
-    return error;
+    way.by = &add(
+        channel::create(from, std::move(end), &peer, way.number, options_));
+    return 0;
 }
 
-int channel_set::get_ports(card &from, remote_memory &there, bool waits,
+int channel_set::get_ports(card &from, const side &there, bool waits,
                            channel *&channel_p)
 {
-    const card_place to = there.place();
+    const card_place to = there.remote->place();
     used_way &last      = used_[to.module % used_.size()];
-    if (ucs_likely((last.way != nullptr) && (last.owner == there.owner()) &&
+    if (ucs_likely((last.way != nullptr) && (last.peer == there.peer) &&
                    (last.to == to.address) && (last.from == from.place()) &&
                    (last.way->by != nullptr) && last.way->by->is_usable())) {
         channel_p = last.way->by;
         return 0;
     }
     channel *peer;
-    int error = get(there, peer);
+    int error = get(*there.peer, peer);
     if (error != 0) {
         return error;
     }
     error = -ENOMEM;
     (void)guarded([&] {
         port_way &way = ways_[{from.place(), peer, to.address}];
-        error         = get_ports(way, from, there, *peer, waits);
+        error         = get_ports(way, from, to, *peer, waits);
         channel_p     = way.by;
-        last          = {there.owner(), to.address, from.place(), &way};
+        last          = {there.peer, to.address, from.place(), &way};
         return UCS_OK;
     });
     return error;
 }
 
+int channel_set::confirm(const side &there, bool waits)
+{
+    owner_queue &owner     = *there.peer->in_use->others();
+    const ucs_time_t start = ucs_get_time();
+    int error;
+    while (((error = owner.confirm(*there.remote, false)) == -EINPROGRESS) &&
+           waits &&
+           (ucs_get_time() - start < ucs_time_from_sec(longest_wait_s))) {
+        util::nap();
+    }
+    return error;
+}
+
 /* A connection of which a port has failed is closed, and not made anew for a
  * while. */
-int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
+int channel_set::get_ports(port_way &way, card &from, card_place to,
                            channel &peer, bool waits)
 {
     if (from.is_lost()) {
@@ -151,25 +154,20 @@ int channel_set::get_ports(port_way &way, card &from, remote_memory &there,
         if (ucs_get_time() < way.retries) {
             return way.error;
         }
-        take_answer_of_others(way, peer);
-        const int error = ask_for_ports(way, from, there, peer);
+        const int error = ask_for_ports(way, from, to, peer);
         if (error != 0) {
             return give_up(way, from, peer, error);
         }
     }
-    /* After one timeout the answer is not waited for again for a while. */
-    const bool rests =
-        (way.error == -ETIMEDOUT) && (ucs_get_time() < way.retries);
-    const int error = settle(way, peer, waits && !rests);
-    return (waits && rests && (error == -EINPROGRESS)) ? way.error : error;
+    return take_ports(way, from, peer, waits);
 }
 
-/* There are none for a while, unless they may yet come.
- * @return error; -EINPROGRESS while others are asked for. */
+/* There are none for a while. @return error; -EINPROGRESS where it is asked
+ * again at once. */
 int channel_set::give_up(port_way &way, const card &from, const channel &peer,
                          int error)
 {
-    if (may_come(error)) {
+    if (error == -EAGAIN) {
         return -EINPROGRESS;
     }
     way.error   = error;
@@ -177,29 +175,6 @@ int channel_set::give_up(port_way &way, const card &from, const channel &peer,
     ucs_debug("%s: no ports to %s: %s", from.name().c_str(), peer.name(),
               std::strerror(-error));
     return error;
-}
-
-/* Take the answer, if it is there. */
-int channel_set::settle(port_way &way, channel &peer, bool waits)
-{
-    const int error = take_ports(way, peer, waits);
-    if (error == 0) {
-        way.error = -ENETDOWN;
-        return 0;
-    }
-    return give_up(way, *way.from, peer, error);
-}
-
-/* A process is asked for one connection at a time: whoever comes takes the
- * answer that another one has not taken. */
-void channel_set::take_answer_of_others(const port_way &way, channel &peer)
-{
-    for (auto &[between, other] : ways_) {
-        if ((std::get<channel *>(between) == &peer) && (&other != &way) &&
-            (other.asked_for != nullptr)) {
-            (void)settle(other, peer, false);
-        }
-    }
 }
 
 int channel_set::accept_ports(card &from, shim::port_offer &letter,

@@ -2,36 +2,44 @@
 /**
  * What a transfer engine copies from and to, of this process and of others.
  *
- * What a remote key stands for implements @ref remote_memory; the engine knows
- * neither keys nor how memory of another process got here.
+ * A remote key is a @ref remote_memory, a link a @ref remote_peer; the engine
+ * knows neither keys nor how processes talk to each other.
  */
 #pragma once
 
 #include "uct/gaudi/base/cards/routes.h"
 #include "uct/gaudi/base/memory/host_region.h"
 #include "uct/gaudi/base/memory/memory_map.h"
-#include "util/other_process.h"
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 namespace gaudi::base {
 
+class channel;
 class owner_queue;
-
-/** What an engine wants of an @ref owner_queue. */
-struct owner_queue_options {
-    size_t chunk_bytes; /**< of the memory that both have */
-    unsigned chunks;    /**< and copies at a time */
-    int wake_fd;        /**< of an event; for @ref owner_queue::arm */
-};
 
 /** Where a card is in its machine. */
 struct card_place {
     pci_address address = pci_address::unknown;
     unsigned module     = 0; /**< module id */
+};
+
+/** A process that has remote memory, as one engine reaches it. */
+class remote_peer {
+public:
+    virtual ~remote_peer() = default;
+
+    /** Whether it has ended, or closed its end. A load. */
+    [[nodiscard]] virtual bool is_over() const = 0;
+
+    /** The queue of copies that it makes. @return 0 or -errno. */
+    [[nodiscard]] virtual int
+    open_queue(std::unique_ptr<owner_queue> &queue_p) = 0;
+
+    /** The engine's, with that queue; nullptr: none. */
+    channel *in_use = nullptr;
 };
 
 /** Memory of another process, of the host or of a card. Called by several
@@ -41,49 +49,26 @@ class remote_memory {
 public:
     virtual ~remote_memory() = default;
 
-    /** Whether a range is part of it, and it can still be used.
+    /** Whether a range is part of it, and it is not known to have ended.
      *  @return UCS_OK, or an error, which was logged. */
     [[nodiscard]] virtual ucs_status_t check(uint64_t address,
                                              size_t length) = 0;
 
-    /** The same, if its process still is there: a few loads.
-     *  @return false: ask @ref check. */
-    [[nodiscard]] virtual bool has(uint64_t, size_t) const { return false; }
-
-    /** An operation is about to start: until @ref release, what host() gave
-     *  stays valid. Others that start meanwhile need no hold of their own.
+    /** An operation is about to start.
      *  @return UCS_OK, or why the memory cannot be used any more; then nothing
      *          is held. */
     [[nodiscard]] virtual ucs_status_t hold() = 0;
 
-    /** They have moved their last byte, or failed. Exactly once for each
-     *  successful @ref hold, before the last one's completion is called. */
+    /** It has moved its last byte, or failed. Exactly once for each successful
+     *  @ref hold, before its completion is called. */
     virtual void release() = 0;
 
-    /** Of which process it is host memory; nullptr for device memory. */
-    [[nodiscard]] virtual const util::process_memory *host() = 0;
+    /** The ways to it, best first. @param from  A card of ours; nullptr: this
+     *  process has none. */
+    [[nodiscard]] virtual const route_list &routes(const card *from) = 0;
 
-    /** Device memory: the ways to it, best first. @param from  A card of ours;
-     *  nullptr: this process has none. */
-    [[nodiscard]] virtual const route_list &routes(const card * /* from */)
-    {
-        static constexpr route_list by_owner(shim::wire::host);
-        return by_owner;
-    }
-
-    /** Tells its process from others. */
-    [[nodiscard]] virtual uint64_t owner() const { return 0; }
-
-    /** Which card has it. */
+    /** Which card has it; of device memory. */
     [[nodiscard]] virtual card_place place() const { return {}; }
-
-    /** Have its process copy. Asks that, and waits for an answer.
-     *  @return 0 or -errno; what failed was said at debug level. */
-    [[nodiscard]] virtual int connect(const owner_queue_options &,
-                                      std::unique_ptr<owner_queue> &)
-    {
-        return -EOPNOTSUPP;
-    }
 };
 
 /** One side of a copy: an address, and what is there. That is found out here,
@@ -95,16 +80,14 @@ struct side {
     {}
     /* A pointer is a side. NOLINTNEXTLINE(google-explicit-constructor) */
     side(const void *here) : side(reinterpret_cast<uintptr_t>(here)) {}
-    /** Memory of another process. */
-    side(remote_memory &of, uint64_t there)
-        : address(there), remote(&of), is_device(of.host() == nullptr)
+    /** Memory of another process, which that process or ports copy.
+     *  @param by  May be set later, before the copy is started. */
+    side(remote_memory &of, uint64_t there, remote_peer *by = nullptr)
+        : address(there), remote(&of), peer(by), is_device(true)
     {}
 
     /** Whether the CPU reaches it. */
-    [[nodiscard]] bool is_plain() const
-    {
-        return !is_device && (remote == nullptr);
-    }
+    [[nodiscard]] bool is_plain() const { return !is_device; }
     [[nodiscard]] void *pointer() const
     {
         return reinterpret_cast<void *>(address);
@@ -112,18 +95,10 @@ struct side {
 
     uint64_t address;
     remote_memory *remote     = nullptr; /**< nullptr: of this process */
+    remote_peer *peer         = nullptr; /**< which has it */
     host_region *registration = nullptr; /**< of host memory here, where it is
                                               known; it need not cover all */
-    bool is_device;                      /**< a card has to move the bytes */
+    bool is_device;                      /**< the CPU does not reach it */
 };
-
-/** From or to host memory, by the CPU or the kernel.
- *  @param process  Whose it is; nullptr: this process's.
- *  @return UCS_OK, or an error, which was logged. */
-[[nodiscard]] ucs_status_t read_host(const util::process_memory *process,
-                                     uint64_t from, void *to, size_t length);
-[[nodiscard]] ucs_status_t write_host(const util::process_memory *process,
-                                      uint64_t to, const void *from,
-                                      size_t length);
 
 } // namespace gaudi::base

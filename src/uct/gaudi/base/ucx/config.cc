@@ -2,6 +2,7 @@
 #include "uct/gaudi/base/ucx/config.h"
 
 #include "uct/gaudi/base/ucx/status.h"
+#include "util/made_once.h"
 #include "util/text.h"
 
 #include <cstdarg>
@@ -217,8 +218,10 @@ void print_settings()
 
 const global_config &config()
 {
-    static const global_config &now = parse_again();
-    return now;
+    /* No static with a guard: a child that is forked meanwhile would wait for
+     * it for ever. */
+    static constinit util::made_once<const global_config *> now;
+    return *now.get([] { return &parse_again(); });
 }
 
 bool is_config_valid()

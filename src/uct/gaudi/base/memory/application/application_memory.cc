@@ -65,7 +65,7 @@ struct application_part final : card_memory {
 
     ~application_part() override
     {
-        forget_unseen();
+        (void)forget_unseen();
         const std::lock_guard<std::mutex> guard(registry().lock);
         for_each_on(registry().mappings, unseen.owner->node(), [&](auto each) {
             application_memory &memory = *each->second;
@@ -81,16 +81,18 @@ struct application_part final : card_memory {
         return static_cast<application_part &>(owner.part());
     }
 
-    /* No address leads there any more. */
-    void forget_unseen()
+    /* No address leads there any more. @return Whether any did. */
+    bool forget_unseen()
     {
-        if (std::exchange(has_unseen, false)) {
+        const bool had_unseen = has_unseen.exchange(false);
+        if (had_unseen) {
             memory_map::instance().remove(unseen);
         }
+        return had_unseen;
     }
 
     device_memory unseen;
-    bool has_unseen = false; /* it is in the memory map */
+    std::atomic<bool> has_unseen{false}; /* it is in the memory map */
 };
 
 uint64_t page_size(const card &of)
@@ -115,10 +117,12 @@ void claim(application_memory &memory, card &owner)
 /* Let addresses lead to memory. */
 void enter(application_memory &memory)
 {
-    const held_cards cards = card_table::instance().cards();
-    card *owner            = cards.find_open(
-        [&](const card &each) { return each.node() == memory.node; });
+    held_cards cards; /* go without the lock */
     const std::lock_guard<std::mutex> guard(registry().lock);
+    /* Under it: a card that opens now claims what is listed by then. */
+    cards       = card_table::instance().cards();
+    card *owner = cards.find_open(
+        [&](const card &each) { return each.node() == memory.node; });
     registry().mappings[{memory.node, memory.start}] = &memory;
     if ((memory.whole == nullptr) && (owner != nullptr)) {
         claim(memory, *owner);
@@ -275,8 +279,11 @@ void card_added(card &added)
 {
     {
         const std::lock_guard<std::mutex> guard(registry().lock);
-        for_each_on(registry().mappings, added.node(),
-                    [&](auto each) { claim(*each->second, added); });
+        for_each_on(registry().mappings, added.node(), [&](auto each) {
+            if (each->second->owner != &added) {
+                claim(*each->second, added);
+            }
+        });
     }
     if (!added.is_adopted()) {
         return;
@@ -298,8 +305,7 @@ void card_lost(const card &lost)
 {
     node_closed(lost.node(), -1, nullptr);
     application_part &part = application_part::of(lost);
-    if (part.has_unseen) {
-        part.forget_unseen();
+    if (part.forget_unseen()) {
         memory_map::instance().announce_gone(part.unseen.start,
                                              part.unseen.end);
     }
