@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Checks the pages: their links lead somewhere.
+"""Checks the pages: their links lead somewhere, and the files that they name are
+there.
 
 usage: check_docs.py SOURCE_FOLDER
 """
 
+import glob
 import os
 import re
 import sys
@@ -12,6 +14,10 @@ import sys
 from common import read, report, tree_files
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+FILE = re.compile(r"`((?:src|test|bench|cmake|scripts|docs)/[\w./-]+)`")
+# They tell of trees that were.
+OF_THE_PAST = ("CHANGELOG.md", "docs/adr/")
 
 
 def anchors_of(text):
@@ -35,6 +41,16 @@ def check_links(root, page):
             yield f"{page}: {target} names no heading of {path}"
 
 
+def check_files(root, page):
+    """A name may lack its suffix."""
+    if page.startswith(OF_THE_PAST):
+        return
+    for name in FILE.findall(read(root, page)):
+        path = os.path.join(root, name)
+        if not os.path.exists(path) and not glob.glob(path + ".*"):
+            yield f"{page}: {name} is not there"
+
+
 def check_reachable(root, pages):
     """README.md leads to every page of docs, but for the decisions."""
     linked = {target.partition("#")[0]
@@ -47,7 +63,8 @@ def check_reachable(root, pages):
 def main(root):
     pages = [name for name in tree_files(root) if name.endswith(".md")]
     problems = [problem for page in pages
-                for problem in check_links(root, page)]
+                for check in (check_links, check_files)
+                for problem in check(root, page)]
     problems += check_reachable(root, pages)
     report(problems, f"{len(pages)} pages lead where they say")
 

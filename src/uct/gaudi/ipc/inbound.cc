@@ -186,6 +186,7 @@ ucs_status_t bounce_buffer::copy(bool to_memory, uint64_t memory, char *chunk,
         memory += part;
         chunk += part;
         length -= part;
+        copied_ += part;
     }
     return UCS_OK;
 }

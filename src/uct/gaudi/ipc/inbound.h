@@ -37,10 +37,14 @@ public:
     [[nodiscard]] ucs_status_t copy(bool to_memory, uint64_t memory,
                                     char *chunk, size_t length);
 
+    /** Bytes so far. */
+    [[nodiscard]] uint64_t copied() const { return copied_; }
+
 private:
     [[nodiscard]] bool make();
 
     static constexpr size_t size = 1 << 18;
+    uint64_t copied_             = 0;
     util::unique_fd file_;
     util::closed_in_children file_in_children_;
     util::file_mapping mapping_;

@@ -27,8 +27,10 @@ namespace {
  * wait. What else they ask for stays in their slots, so that a later client
  * need not wait for it. */
 constexpr unsigned most_under_way = 8;
-/* Requests of a client in its turn: some end at once. */
-constexpr unsigned most_in_turn = 64;
+/* Of a client in its turn: requests, of which some end at once, and bytes of
+ * host memory, which are copied at once. */
+constexpr unsigned most_in_turn       = 64;
+constexpr uint64_t most_bytes_in_turn = 1 << 20;
 /* For so long the thread looks before it sleeps: the next request of a client
  * that waits for the last one comes by then. */
 constexpr std::chrono::microseconds idle_time{50};
@@ -430,7 +432,13 @@ void service::drop(const std::shared_ptr<inbound> &ended)
 
 void service::revoke(const std::shared_ptr<link> &by, uint64_t word)
 {
-    to_answer_.emplace_back(by, word);
+    const bool is_known = std::any_of(
+        to_answer_.begin(), to_answer_.end(), [&](const auto &each) {
+            return (each.second == word) && (each.first.lock() == by);
+        });
+    if (!is_known) {
+        to_answer_.emplace_back(by, word);
+    }
 }
 
 /* Once no operation uses the key any more. */
@@ -557,14 +565,15 @@ unsigned service::serve()
     if (session_ == nullptr) {
         return 0;
     }
-    unsigned count       = 0;
-    bool any_gone        = false;
-    const unsigned share = session_->share();
+    unsigned count        = 0;
+    bool any_gone         = false;
+    const unsigned share  = session_->share();
+    bounce_buffer &bounce = session_->bounce;
     for (const auto &each : session_->clients) {
-        for (unsigned i = 0;
-             (i < most_in_turn) &&
-             each->start_next(*session_->engine, session_->domain, share,
-                              session_->bounce);
+        const uint64_t last = bounce.copied() + most_bytes_in_turn;
+        for (unsigned i = 0; (i < most_in_turn) && (bounce.copied() < last) &&
+                             each->start_next(*session_->engine,
+                                              session_->domain, share, bounce);
              ++i) {
             ++count;
         }
