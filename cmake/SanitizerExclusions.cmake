@@ -31,7 +31,8 @@ foreach(sanitizer address thread)
 endforeach()
 foreach(pattern "registration_cache.*" "registration_fork.the_cache_*"
     "registration_fork.nothing_stays_pinned_*"
-    "registration_fork.nor_does_memory_*"
+    "registration_fork.memory_that_was_unmapped_*"
+    "registration_fork.much_memory_*" "registration_fork.what_is_in_use_*"
     "mapped_memory.*"
     "registrations.slices_of_an_allocation_share_one"
     "registrations.whole_allocations_can_be_*"
@@ -92,6 +93,7 @@ foreach(test "gaudi_gtest_emu emu_port_processes.*"
     "gaudi_gtest_uct *conformance*/ipc_ports*"
     "gaudi_gtest_uct over/interruptions.*/ports_*"
     "gaudi_gtest_uct over/killed_peers.*/ports" "gaudi_gtest_uct port_faults.*"
+    "gaudi_gtest_uct ended_peers.are_not_waited_for"
     "gaudi_gtest_uct over/program_ipc_between.*/ports")
   separate_arguments(words UNIX_COMMAND "${test}")
   list(GET words 0 program)

@@ -17,7 +17,8 @@ BUILD/ucx_gtest, a file for each setting: SETTING.txt, of a choice SETTING-some.
 Fails if a test ends otherwise than expected-RELEASE.txt of this folder says: one
 that it does not name has to pass, or to be skipped by itself. A line there: SETTING
 TEST OUTCOME REASON. SETTING and TEST are regular expressions, OUTCOME is failed,
-crashed or hung, or failed|crashed where the test overwrites its own memory.
+crashed or hung, or several, such as passed|crashed, where it depends on what lies
+where in memory.
 """
 
 import argparse
@@ -51,7 +52,7 @@ CARDS = 2
 BATCH = 100
 # Longer than any test that passes takes beside others, in seconds.
 LIMIT = 120
-BAD = {"failed", "crashed", "hung"}
+OUTCOMES = {"passed", "failed", "crashed", "hung"}
 # The last of a test's output that is shown.
 SHOWN = 15
 
@@ -74,7 +75,7 @@ def read_expected(path):
             words = line.split(None, 3)
             if not words or words[0].startswith("#"):
                 continue
-            if len(words) < 4 or not BAD.issuperset(words[2].split("|")):
+            if len(words) < 4 or not OUTCOMES.issuperset(words[2].split("|")):
                 fail(f"{path}:{number}: not SETTING TEST OUTCOME REASON")
             found.append(Expected(*words[:3], words[3].strip()))
     return found

@@ -1080,6 +1080,34 @@ TEST_P(killed_peers, fail_what_waits_for_room_like_what_is_under_way)
 INSTANTIATE_TEST_SUITE_P(over, killed_peers, ::testing::Values("ports", "host"),
                          [](const auto &route) { return string(route.param); });
 
+/* Nothing of one that has ended in order is under way any more. */
+GAUDI_CHILD(is_left_in_order_by_who_uses_its_memory)
+{
+    const checked_log log;
+    shared_scene s;
+    uct_mem_h memh;
+    GAUDI_CHILD_REQUIRE(register_memory(s.ipc_md, s.at(place::card),
+                                        ipc_peer_bytes / 2, memh) == UCS_OK);
+    ipc_peer user;
+    user.connect(s.ipc->address());
+    user.hold({pack_key(s.ipc_md, memh), s.remote(place::card)}, size);
+    user.let_go();
+    EXPECT_EQ(0, user.quit().exit_code);
+    const auto ended = std::chrono::steady_clock::now();
+    counted_completion over;
+    EXPECT_EQ(UCS_OK, invalidate(s.ipc_md, memh, over));
+    EXPECT_EQ(1, over.calls);
+    EXPECT_LT(std::chrono::steady_clock::now() - ended,
+              std::chrono::seconds(3));
+    return 0;
+}
+
+TEST(ended_peers, are_not_waited_for)
+{
+    EXPECT_TRUE(child_passes("is_left_in_order_by_who_uses_its_memory",
+                             between_peers("ports")));
+}
+
 /* One that has closed its interface may be idle to others: UCP asks now and
  * then. */
 GAUDI_CHILD(asks_for_a_peer_that_has_ended)

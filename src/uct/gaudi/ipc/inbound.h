@@ -55,7 +55,7 @@ public:
     explicit inbound(util::unique_fd socket)
         : socket_(std::move(socket)), socket_in_children_(socket_.get())
     {}
-    ~inbound();
+    ~inbound() { unmap_chunks(); }
 
     /** For the service's thread. */
     [[nodiscard]] int socket() const { return socket_.get(); }
@@ -100,6 +100,10 @@ public:
     /** Start it. @return false: there is none, or no room now. */
     bool start_next(base::transfer_engine &engine, base::flush_domain &domain,
                     unsigned share, bounce_buffer &bounce);
+
+    /** It has ended, and nothing is under way: have cards unmap the chunks, not
+     *  when the last reference goes, which may be as the process ends. */
+    void unmap_chunks();
 
     /** Have the client ring after a request; or not. */
     void set_awake(bool awake) { control().server_awake.store(awake ? 1 : 0); }

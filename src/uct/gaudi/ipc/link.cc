@@ -36,6 +36,10 @@ link::link(const interface_address &to, const link_options &options,
 
 link::~link()
 {
+    if (has_ports_ && are_ports_quiet_) {
+        const quiet_message message;
+        (void)send_message(socket_.get(), &message, sizeof(message));
+    }
     if (name_in_service != 0) {
         service_calls::instance().unfollow(*this);
     }
@@ -149,6 +153,7 @@ int link::ask_for_ports(uint32_t number, uint32_t card,
         ports_answers_[number] = {
             .number = number, .card = card, .error = -EINPROGRESS, .offer = {}};
     }
+    has_ports_ = true;
     const ports_message asked{
         .number = number, .card = card, .error = 0, .offer = offer};
     return send_message(socket_.get(), &asked, sizeof(asked));

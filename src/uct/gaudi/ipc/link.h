@@ -182,6 +182,9 @@ public:
     /** @return -EINPROGRESS before there is an answer, which is taken. */
     [[nodiscard]] int take_ports_answer(uint32_t number,
                                         shim::port_offer &offer_p);
+    /** Ports may still write to the server's memory, although they are closed
+     *  here. */
+    void note_unquiet_ports() { are_ports_quiet_ = false; }
 
     /* --- for the service thread -------------------------------------------*/
 
@@ -233,7 +236,9 @@ private:
     util::closed_in_children not_in_children_;
     util::file_mapping segment_;
     ring_writer writer_;
-    const void *last_ = nullptr;
+    const void *last_     = nullptr;
+    bool has_ports_       = false;
+    bool are_ports_quiet_ = true;
     std::atomic<bool> is_welcome_{false};
     std::atomic<bool> ended_{false};
     std::atomic<uint64_t> revocations_{0};

@@ -31,6 +31,7 @@ enum class message_type : uint32_t {
     bell,      /**< either: to one that has said that it sleeps */
     ports,     /**< client: asks for a connection of ports; server: answers */
     revoke,    /**< server: a key has ended; client: it uses it no more */
+    quiet,     /**< client, as it ends: nothing is under way over its ports */
 };
 
 struct hello_message {
@@ -68,6 +69,10 @@ struct revoke_message {
     message_type type = message_type::revoke;
     uint32_t reserved = 0;
     uint64_t word; /**< of the key */
+};
+
+struct quiet_message {
+    message_type type = message_type::quiet;
 };
 
 /** The longest message, bytes. */

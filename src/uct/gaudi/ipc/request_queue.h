@@ -52,6 +52,7 @@ public:
     }
     [[nodiscard]] int ports_answer(uint32_t number,
                                    shim::port_offer &offer_p) override;
+    void note_unquiet_ports() override { link_->note_unquiet_ports(); }
     unsigned poll(shim::dma_completion *completions, unsigned max) override;
     [[nodiscard]] int wait_all(uint64_t timeout_us) override;
     [[nodiscard]] unsigned outstanding() const override

@@ -34,8 +34,8 @@ constexpr uint64_t most_bytes_in_turn = 1 << 20;
 /* For so long the thread looks before it sleeps: the next request of a client
  * that waits for the last one comes by then. */
 constexpr std::chrono::microseconds idle_time{50};
-/* Turns of serving between two looks at the sockets. */
-constexpr unsigned turns_per_look = 16;
+/* Of serving between two looks at the sockets. */
+constexpr std::chrono::microseconds look_time{20};
 /* How long the thread leaves requests to interfaces that serve them. */
 constexpr int trust_ms = 1;
 /* How long a peer may take to give up a key. */
@@ -80,6 +80,7 @@ struct service::session {
         engine.reset(); /* ends what is under way */
         for (const auto &each : clients) {
             each->hang_up();
+            each->unmap_chunks();
         }
     }
 
@@ -358,6 +359,11 @@ bool service::take(const std::shared_ptr<inbound> &from, const char *message,
         }
         return true;
     }
+    if (is(message_type::quiet, sizeof(quiet_message))) {
+        const std::lock_guard<std::mutex> guard(serve_lock_);
+        from->end_ports();
+        return true;
+    }
     ucs_diag("gaudi_ipc: process %u sent nonsense: its link is closed",
              from->pid());
     return false;
@@ -545,7 +551,8 @@ ucs_status_t service::start_session()
 /* Under the serve lock. */
 ucs_status_t service::add_client(const std::shared_ptr<inbound> &client)
 {
-    const ucs_status_t status = start_session();
+    const ucs_status_t status =
+        client->has_ended() ? UCS_ERR_CONNECTION_RESET : start_session();
     if (status != UCS_OK) {
         return status;
     }
@@ -584,8 +591,12 @@ unsigned service::serve()
     }
     if (any_gone) {
         std::erase_if(session_->clients, [](const auto &each) {
-            return each->has_ended() && (each->running() == 0) &&
-                   !each->has_ports();
+            const bool is_over = each->has_ended() && (each->running() == 0) &&
+                                 !each->has_ports();
+            if (is_over) {
+                each->unmap_chunks();
+            }
+            return is_over;
         });
         any_clients_.store(!session_->clients.empty());
     }
@@ -614,8 +625,8 @@ unsigned service::progress()
 void service::run()
 {
     unsigned helped = 0;
-    unsigned turns  = 0;
     clock::time_point worked;
+    clock::time_point looked;
     for (;;) {
         const unsigned now = helped_.load(std::memory_order_relaxed);
         if ((now != std::exchange(helped, now)) && !handle_events(trust_ms)) {
@@ -642,7 +653,8 @@ void service::run()
         } else {
             std::this_thread::yield();
         }
-        if (++turns % turns_per_look == 0) {
+        if (time - looked >= look_time) {
+            looked = time;
             handle_events(0);
         }
     }

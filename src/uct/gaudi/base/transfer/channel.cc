@@ -56,14 +56,19 @@ channel::~channel()
         std::erase(peer_->ports_there_, ports_);
         --peer_->users;
     }
+    bool drained = true;
     for (const auto &queue : dma_queues_) {
         if (queue->wait_all(drain_timeout_us) != 0) {
             ucs_warn("%s: DMA jobs do not end: their staging memory stays "
                      "pinned",
                      name());
             abandon_staging();
-            return;
+            drained = false;
         }
+    }
+    /* Of one that has failed, or was closed, some were not acknowledged. */
+    if ((peer_ != nullptr) && !(drained && ports_->is_usable())) {
+        peer_->others_->note_unquiet_ports();
     }
 }
 

@@ -64,6 +64,10 @@ public:
     [[nodiscard]] virtual int ports_answer(uint32_t number,
                                            shim::port_offer &offer_p) = 0;
 
+    /** Ports to its cards were closed with writes under way: some may still
+     *  arrive. */
+    virtual void note_unquiet_ports() = 0;
+
     /** Ask for a write over ports.
      *  @param target  Where a card of ours has the memory to be written.
      *  @return As dma_queue::submit. */
