@@ -1188,7 +1188,7 @@ GAUDI_CHILD(meets_a_process_that_synapse_ends)
     EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
               with.to.put_short(s.at(place::host), size,
                                 with.process.device.address));
-    EXPECT_TRUE(with.process.process().is_killed());
+    EXPECT_TRUE(eventually([&] { return with.process.process().is_killed(); }));
     s.use(s.by_other);
     (void)take_logs();
     return 0;
