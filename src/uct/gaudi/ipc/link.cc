@@ -4,8 +4,10 @@
 #include "uct/gaudi/ipc/folder.h"
 #include "uct/gaudi/ipc/service_calls.h"
 #include "uct/gaudi/ipc/socket.h"
+#include "util/locks.h"
 
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include <poll.h>
@@ -15,6 +17,10 @@
 namespace gaudi::ipc {
 
 namespace {
+
+/* How long descriptors are waited for, which service threads that are behind
+ * will close, here or at the peer. */
+constexpr std::chrono::milliseconds patience{90};
 
 /* As much as a segment can have of them. */
 link_options limit(link_options options)
@@ -47,18 +53,26 @@ link::~link()
 
 ucs_status_t link::open(const interface_address &to,
                         const link_options &options,
-                        std::shared_ptr<event> wakes,
+                        const std::shared_ptr<event> &wakes,
                         std::shared_ptr<link> &link_p)
 {
-    std::shared_ptr<link> made(new link(to, options, std::move(wakes)));
-    ucs_status_t status = made->connect();
-    if (status == UCS_OK) {
-        status = service_calls::instance().follow(made);
+    using clock         = std::chrono::steady_clock;
+    const auto deadline = clock::now() + patience;
+    for (;;) {
+        std::shared_ptr<link> made(new link(to, options, wakes));
+        ucs_status_t status = made->connect();
+        if (status == UCS_OK) {
+            status = service_calls::instance().follow(made);
+        }
+        if (status == UCS_OK) {
+            link_p = std::move(made);
+        }
+        if ((status != UCS_ERR_NO_RESOURCE) || (clock::now() >= deadline)) {
+            return status;
+        }
+        made.reset(); /* its descriptors */
+        util::nap();
     }
-    if (status == UCS_OK) {
-        link_p = std::move(made);
-    }
-    return status;
 }
 
 ucs_status_t link::connect()

@@ -48,7 +48,7 @@ public:
      *          for the peer. UCS_ERR_NO_MEMORY. Logged at debug level. */
     [[nodiscard]] static ucs_status_t open(const interface_address &to,
                                            const link_options &options,
-                                           std::shared_ptr<event> wakes,
+                                           const std::shared_ptr<event> &wakes,
                                            std::shared_ptr<link> &link_p);
     ~link() override;
 
