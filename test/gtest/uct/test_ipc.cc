@@ -433,7 +433,7 @@ TEST_F(ipc_own_messages, are_not_sent_without_bytes_that_cannot_be_fetched)
     EXPECT_EQ(UCS_ERR_IO_ERROR, tl->failures.at(0).second);
     EXPECT_EQ(UCS_ERR_IO_ERROR, send_fetched());
 
-    /* Another one to the same mailbox. */
+    /* Another one to the same interface. */
     uct_ep_h other = tl->make_ep();
     ASSERT_EQ(UCS_OK, uct_ep_am_short(other, ipc_echo_id, 0, "x", 1));
     wait_for(2);

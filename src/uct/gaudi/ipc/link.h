@@ -45,7 +45,8 @@ public:
     /** @param wakes  Signalled by the ends of requests and of the link.
      *  @return UCS_ERR_UNREACHABLE: nobody is there, or of another user.
      *          UCS_ERR_NO_RESOURCE without descriptors, or when too many wait
-     *          for the peer. UCS_ERR_NO_MEMORY. Logged at debug level. */
+     *          for the peer, for 0.09 s. UCS_ERR_NO_MEMORY. Logged at debug
+     *          level. */
     [[nodiscard]] static ucs_status_t open(const interface_address &to,
                                            const link_options &options,
                                            const std::shared_ptr<event> &wakes,
