@@ -2,6 +2,7 @@
 #include "hlthunk_emulator/packet_reader.h"
 
 #include "hlthunk_emulator/asic.h"
+#include "hlthunk_emulator/copy_engine.h"
 #include "hlthunk_shim/hlthunk/lin_dma.h"
 
 #include <cstdarg>
@@ -23,9 +24,10 @@ bool packet_reader::refuse(const char *format, ...)
 /* Read a packet where the stream stands; `rest` is its mapped part from there.
  */
 template <typename Packet>
-bool packet_reader::fetch(const packet_stream &stream, const translation &rest,
+bool packet_reader::fetch(command_buffer_state &of, const translation &rest,
                           Packet &packet)
 {
+    const packet_stream &stream = of.stream();
     if (stream.size - stream.next < sizeof(packet)) {
         return refuse("a packet of %zu bytes overruns the buffer",
                       sizeof(packet));
@@ -33,18 +35,22 @@ bool packet_reader::fetch(const packet_stream &stream, const translation &rest,
     if (rest.size < sizeof(packet)) {
         return refuse("the command buffer is not mapped");
     }
-    std::memcpy(&packet, rest.address, sizeof(packet));
-    return true;
+    if (!of.queued) { /* the program has it */
+        std::memcpy(&packet, rest.address, sizeof(packet));
+        return true;
+    }
+    return read_if_there(&packet, rest.address, sizeof(packet)) ||
+           refuse("the program has unmapped the command buffer");
 }
 
 bool packet_reader::take_lin_dma(command_buffer_state &of, uint32_t queue,
                                  const translation &rest, copy_request &copy_p)
 {
-    packet_stream &stream    = of.in_lower() ? of.lower : of.upper;
+    packet_stream &stream    = of.stream();
     const engine_kind engine = engine_of(queue);
     shim::lin_dma packet;
 
-    if (!fetch(stream, rest, packet)) {
+    if (!fetch(of, rest, packet)) {
         return false;
     }
     if (engine == engine_kind::none) {
@@ -79,7 +85,7 @@ bool packet_reader::take_cp_dma(command_buffer_state &of, uint32_t queue,
 {
     shim::cp_dma packet;
 
-    if (!fetch(of.in_lower() ? of.lower : of.upper, rest, packet)) {
+    if (!fetch(of, rest, packet)) {
         return false;
     }
     if ((engine_of(queue) != engine_kind::edma) || of.in_lower()) {
@@ -96,7 +102,7 @@ packet_reader::found packet_reader::read_on(command_buffer_state &of,
                                             copy_request &copy_p)
 {
     while (!of.is_read()) {
-        packet_stream &stream = of.in_lower() ? of.lower : of.upper;
+        packet_stream &stream = of.stream();
         translation rest;
         uint32_t header[2];
 
@@ -105,7 +111,7 @@ packet_reader::found packet_reader::read_on(command_buffer_state &of,
             refuse("the command buffer is not mapped");
             return found::bad_packet;
         }
-        if (!fetch(stream, rest, header)) {
+        if (!fetch(of, rest, header)) {
             return found::bad_packet;
         }
         const uint32_t opcode =

@@ -25,8 +25,10 @@ struct command_buffer_state {
     packet_stream upper;
     packet_stream lower{}; /**< what CP_DMA of an internal engine points at */
     bool unfenced = false; /**< no barrier behind the last copy */
+    bool queued   = false; /**< its submission is over */
 
     [[nodiscard]] bool in_lower() const { return lower.next < lower.size; }
+    packet_stream &stream() { return in_lower() ? lower : upper; }
     [[nodiscard]] bool is_read() const
     {
         return (upper.next >= upper.size) && !in_lower();
@@ -57,7 +59,7 @@ public:
 
 private:
     template <typename Packet>
-    bool fetch(const packet_stream &stream, const translation &rest,
+    bool fetch(command_buffer_state &of, const translation &rest,
                Packet &packet);
     bool take_lin_dma(command_buffer_state &of, uint32_t queue,
                       const translation &rest, copy_request &copy_p);

@@ -120,6 +120,7 @@ void queue_manager::enter(const part &added)
         active_.push_back(added.queue);
     }
     queue.push_back(added);
+    queue.back().commands.queued = true;
 }
 
 int queue_manager::copy(card_lock &lock, const copy_request &wanted,

@@ -119,9 +119,17 @@ void queue_manager::end_watched_copy(part &current)
     }
 }
 
-/* Bytes of a part are where they belong. */
-void queue_manager::count_copy(part &current, const slice &work)
+/* Bytes of a part are where they belong, or cannot be had. The latter is no
+ * error of the card, which would have kept the pages. */
+void queue_manager::count_copy(part &current, const slice &work, bool copied)
 {
+    if (!copied && (jobs_.slot_of(current.seq).status != shim::cs_aborted)) {
+        log("%s: job %lu aborted: the program has unmapped host memory that "
+            "it copies",
+            name_, current.seq);
+        jobs_.abort(jobs_.slot_of(current.seq));
+        jobs_.waiting().wake();
+    }
     const bool from_host = (work.from.kind == memory_kind::host);
     const bool to_host   = (work.to.kind == memory_kind::host);
     uint64_t &counter    = from_host
@@ -156,7 +164,7 @@ bool queue_manager::run_unqueued(part &only)
         if (prepare(only, budget, work)) {
             copy_bytes(work.dst, work.src, work.size);
             budget -= work.size;
-            count_copy(only, work);
+            count_copy(only, work, true);
         }
     }
     end_part(only);
@@ -197,9 +205,9 @@ queue_manager::part *queue_manager::claim(uint64_t max_bytes, bool whole,
     return nullptr;
 }
 
-void queue_manager::finish(part &current, const slice &work)
+void queue_manager::finish(part &current, const slice &work, bool copied)
 {
-    count_copy(current, work);
+    count_copy(current, work, copied);
     if ((current.claimed == 0) && (current.copy.size == 0) &&
         (advance(current) == step::ended)) {
         end_first_part(current.queue);
@@ -212,9 +220,9 @@ void queue_manager::run_inline()
     uint64_t budget = inline_bytes;
 
     while (part *current = claim(budget, true, work)) {
-        copy_bytes(work.dst, work.src, work.size);
+        const bool copied = copy_if_there(work.dst, work.src, work.size);
         budget -= work.size;
-        finish(*current, work);
+        finish(*current, work, copied);
     }
 }
 
@@ -225,19 +233,20 @@ bool queue_manager::run_slice(card_lock &lock)
     if (current == nullptr) {
         return false;
     }
+    bool copied = false;
     if (work.size <= inline_bytes) {
-        copy_bytes(work.dst, work.src, work.size);
+        copied = copy_if_there(work.dst, work.src, work.size);
     } else {
         ++copying_;
         lock.unlock();
-        copy_bytes(work.dst, work.src, work.size);
+        copied = copy_if_there(work.dst, work.src, work.size);
         lock.lock();
         --copying_;
         if (copying_ == 0) {
             jobs_.waiting().wake();
         }
     }
-    finish(*current, work);
+    finish(*current, work, copied);
     return true;
 }
 

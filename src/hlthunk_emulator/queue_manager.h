@@ -147,8 +147,8 @@ private:
     inline bool prepare(part &current, uint64_t max_bytes, slice &work);
     void watch_copy(part &current, const translation &from,
                     const translation &to);
-    inline void count_copy(part &current, const slice &work);
-    void finish(part &current, const slice &work);
+    inline void count_copy(part &current, const slice &work, bool copied);
+    void finish(part &current, const slice &work, bool copied);
 
     void end_watched_copy(part &current);
     void end_part(part &ended);

@@ -4,6 +4,7 @@
 #include "hlthunk_emulator/asic.h"
 #include "hlthunk_emulator/box.h"
 #include "hlthunk_emulator/box_traffic.h"
+#include "hlthunk_emulator/copy_engine.h"
 #include "hlthunk_emulator/device_files.h"
 #include "hlthunk_emulator/engine_threads.h"
 #include "hlthunk_emulator/settings.h"
@@ -117,6 +118,7 @@ bool software_card::recognize(int fd)
 
 int software_card::open()
 {
+    guard_copies();
     auto watch = job_watch::create(index_);
     card_lock lock(lock_);
     note_breakdown();

@@ -19,13 +19,16 @@ namespace gaudi::util {
 namespace {
 
 /* No signal is delivered to the calling thread, nor to those that it starts,
- * while one of these lives. */
+ * while one of these lives. A fault of a thread is: where its signal is
+ * blocked, the process ends without any handler. */
 class signals_blocked {
 public:
     signals_blocked()
     {
         sigset_t all;
         sigfillset(&all);
+        sigdelset(&all, SIGSEGV);
+        sigdelset(&all, SIGBUS);
         pthread_sigmask(SIG_SETMASK, &all, &saved_);
     }
     ~signals_blocked() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }

@@ -16,7 +16,8 @@ namespace gaudi::util {
  * A body that throws is run again a little later, and a warning tells why: what
  * it serves goes on, even if nobody can be warned.
  *
- * The application's signal handlers never run on it: all signals are blocked.
+ * The application's signal handlers never run on it: all signals are blocked,
+ * but those of its own faults in memory.
  *
  * @param name  What tools show of it, from the return of this call on; up to 15
  *              characters.

@@ -104,12 +104,12 @@ void port_context::receive(unsigned which, const packet &head,
             const uint64_t first = std::min<uint64_t>(
                 size, bytes.first_bytes -
                           std::min<uint64_t>(done, bytes.first_bytes));
-            copy_bytes(at, bytes.first + done, first);
-            if (first < size) {
-                copy_bytes(at + first,
-                           bytes.second + (done + first - bytes.first_bytes),
-                           size - first);
-            }
+            return copy_if_there(at, bytes.first + done, first) &&
+                   ((first == size) ||
+                    copy_if_there(at + first,
+                                  bytes.second +
+                                      (done + first - bytes.first_bytes),
+                                  size - first));
         });
     if (written != touched::yes) {
         if (!is_gone_) {
@@ -247,7 +247,7 @@ bool port_context::run(clock::time_point now, clock::time_point &due_p)
 void port_context::look_around()
 {
     if (!is_gone_) {
-        (void)touch(0, 0, [](char *, uint64_t, uint64_t) {});
+        (void)touch(0, 0, [](char *, uint64_t, uint64_t) { return true; });
     }
     if (is_gone_ && !std::exchange(gone_told_, true)) {
         wires_.release(card_);

@@ -145,18 +145,18 @@ bool port_context::send_piece(queue_pair &from, const send_wqe &wqe)
     if ((wire != nullptr) && !wire->prepare(bytes, room)) {
         return false;
     }
-    const auto read = touch(
-        wqe.local + from.offset, bytes,
-        [&](const char *at, uint64_t done, uint64_t size) {
-            const uint64_t first = std::min<uint64_t>(
-                size,
-                room.first_bytes - std::min<uint64_t>(done, room.first_bytes));
-            copy_bytes(room.first + done, at, first);
-            if (first < size) {
-                copy_bytes(room.second + (done + first - room.first_bytes),
-                           at + first, size - first);
-            }
-        });
+    const auto read =
+        touch(wqe.local + from.offset, bytes,
+              [&](const char *at, uint64_t done, uint64_t size) {
+                  const uint64_t first = std::min<uint64_t>(
+                      size, room.first_bytes -
+                                std::min<uint64_t>(done, room.first_bytes));
+                  return copy_if_there(room.first + done, at, first) &&
+                         ((first == size) ||
+                          copy_if_there(room.second +
+                                            (done + first - room.first_bytes),
+                                        at + first, size - first));
+              });
     if (read != touched::yes) {
         if (!is_gone_) {
             fail(from, syndrome{}, true, "no memory to send");

@@ -9,9 +9,9 @@
 
 namespace gaudi::emu {
 
-/* Have pieces of a card's memory moved, move(address, offset, bytes). What is
- * not mapped the driver takes for a fault of the card, as of any engine of its:
- * a page fault of the ports has no syndrome. */
+/* Have pieces of a card's memory moved by move(address, offset, bytes), which
+ * says whether it could. What is not mapped the driver takes for a fault of the
+ * card, as of any engine of its: a page fault of the ports has no syndrome. */
 template <typename Move>
 port_context::touched port_context::for_each_piece(software_card::context &of,
                                                    uint64_t va, uint64_t size,
@@ -31,7 +31,12 @@ port_context::touched port_context::for_each_piece(software_card::context &of,
             }
             return touched::unmapped;
         }
-        move(found.address, done, found.size);
+        if (!move(found.address, done, found.size)) {
+            log("accel%u: a port finds host memory at %#lx that the program "
+                "has unmapped",
+                card_, va + done);
+            return touched::unmapped;
+        }
         done += found.size;
     }
     return touched::yes;

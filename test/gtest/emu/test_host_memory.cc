@@ -2,6 +2,11 @@
 /* Host memory mapped for the card. */
 #include "gtest/emu/fixture.h"
 
+#include "common/child.h"
+#include "common/process_state.h"
+
+#include <csignal>
+#include <cstdlib>
 #include <vector>
 
 #include <sys/mman.h>
@@ -19,6 +24,52 @@ constexpr uint64_t va_end   = 0xfff0800000000000;
 constexpr uint64_t huge_start = 0xfff0800000000000;
 constexpr uint64_t huge_end   = 0xfff1000000000000;
 constexpr size_t huge_page    = 2 << 20;
+
+/* A card would have kept the pages. Here the program goes on, and hears of the
+ * job. */
+GAUDI_CHILD(unmaps_host_memory_of_jobs)
+{
+    constexpr uint32_t size = 64 * mebi;
+    own_card card;
+    const uint64_t device = card.allocate_mapped(size);
+    for (const bool to_card : {true, false}) {
+        for (const uint32_t bytes : {64u, size}) {
+            void *const area = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            GAUDI_CHILD_REQUIRE(area != MAP_FAILED);
+            const uint64_t host    = card.map_host(area, size);
+            const uint64_t aborted = card.counters().jobs_aborted;
+            card.pause(true);
+            const uint64_t seq = card.start(
+                {to_card ? card.copy_chunk(pdma0, device, host, bytes)
+                         : card.copy_chunk(pdma1, host, device, bytes)});
+            GAUDI_CHILD_REQUIRE(munmap(area, size) == 0);
+            card.pause(false);
+            if (std::getenv("NOBODY_POLLS") != nullptr) {
+                GAUDI_CHILD_REQUIRE(eventually(
+                    [&] { return card.counters().jobs_aborted > aborted; }));
+            }
+            const outcome ended = card.wait(seq);
+            GAUDI_CHILD_REQUIRE((ended.result == -EIO) &&
+                                (ended.status == gaudi::shim::cs_aborted));
+        }
+    }
+    char data[64]{};
+    GAUDI_CHILD_REQUIRE(card.write(device, data, sizeof(data)) == completed);
+    return 0;
+}
+
+/* What is no copy of a card's still ends the process. */
+GAUDI_CHILD(touches_what_is_not_there)
+{
+    own_card card;
+    char data[64]{};
+    (void)card.write(card.allocate_mapped(64), data, sizeof(data));
+    void *const area =
+        mmap(nullptr, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    *static_cast<volatile char *>(area) = 1;
+    return 0;
+}
 
 class emu_host : public emu {
 protected:
@@ -186,6 +237,25 @@ TEST_F(emu_host, a_mapped_driver_command_buffer_runs)
     EXPECT_EQ(api().hlthunk_destroy_command_buffer(card.fd(), handle), 0);
     const wished_faults only_the_job("packet=abort");
     EXPECT_EQ(card.wait(card.start({chunk})), aborted) << "it has gone";
+}
+
+TEST(emu_host_memory, that_is_unmapped_aborts_the_jobs_that_copy_it)
+{
+    for (const char *engines : {"0", "1"}) {
+        environment variables{{"HLTHUNK_EMU_ENGINES", engines}};
+        if (*engines == '1') {
+            variables.emplace_back("NOBODY_POLLS", "y");
+        }
+        const child_result result =
+            run_child("unmaps_host_memory_of_jobs", {variables});
+        EXPECT_EQ(result.signal, 0) << engines;
+        EXPECT_EQ(result.exit_code, 0) << result.error;
+    }
+}
+
+TEST(emu_host_memory, a_fault_of_the_program_is_its_own)
+{
+    EXPECT_EQ(run_child("touches_what_is_not_there").signal, SIGSEGV);
 }
 
 } // namespace

@@ -4,6 +4,8 @@
 
 #include <future>
 
+#include <sys/mman.h>
+
 using namespace gaudi::test;
 
 namespace {
@@ -110,6 +112,35 @@ GAUDI_CHILD(writes_to_what_is_not_mapped)
     GAUDI_CHILD_REQUIRE(event.event_type == IBV_EVENT_DEVICE_FATAL);
     GAUDI_CHILD_REQUIRE(pair.card.event().event_type == IBV_EVENT_QP_REQ_ERR);
     GAUDI_CHILD_REQUIRE(pair.here.state().second == retries_syndrome);
+    return 0;
+}
+
+/* The program unmaps what its port reads, or what a peer writes. */
+GAUDI_CHILD(unmaps_host_memory_of_ports)
+{
+    for (const bool is_target : {true, false}) {
+        port_user::options as;
+        as.timeout = 8;
+        wired_pair pair(as);
+        constexpr size_t size = 4 * mebi;
+        void *const area      = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        GAUDI_CHILD_REQUIRE(area != MAP_FAILED);
+        port_card &owner    = is_target ? pair.other : pair.card;
+        const uint64_t host = owner.map_host(area, size);
+        GAUDI_CHILD_REQUIRE(munmap(area, size) == 0);
+        pair.here.write(is_target ? pair.source : host,
+                        is_target ? host : pair.target, size);
+        pair.here.ring();
+        if (is_target) {
+            const auto event = pair.other.event();
+            GAUDI_CHILD_REQUIRE(event.event_type == IBV_EVENT_QP_FATAL);
+        }
+        const auto event = pair.card.event();
+        GAUDI_CHILD_REQUIRE(event.event_type == IBV_EVENT_QP_REQ_ERR);
+        GAUDI_CHILD_REQUIRE(hl().hlthunk_get_device_status_info(owner.fd()) ==
+                            gaudi::shim::device_operational);
+    }
     return 0;
 }
 
@@ -307,6 +338,14 @@ TEST(emu_port_data, a_peer_has_to_name_the_key)
 TEST(emu_port_data, unmapped_memory_to_send_resets_the_card)
 {
     EXPECT_TRUE(child_passes("sends_what_is_not_mapped"));
+}
+
+TEST(emu_port_data, host_memory_that_is_unmapped_is_an_error_of_queue_pairs)
+{
+    const child_result result =
+        run_child("unmaps_host_memory_of_ports", {few_retries});
+    EXPECT_EQ(result.signal, 0);
+    EXPECT_EQ(result.exit_code, 0) << result.error;
 }
 
 TEST(emu_port_data, unmapped_memory_to_write_resets_the_card_of_the_peer)

@@ -63,6 +63,9 @@ TEST(background_thread, runs_no_signal_handler_of_the_application)
         EXPECT_EQ(sigismember(&before, number), sigismember(&after, number))
             << number << " of the caller";
     }
+    for (const int number : {SIGSEGV, SIGBUS}) {
+        EXPECT_EQ(0, sigismember(&there, number)) << number << " of its own";
+    }
 }
 
 } // namespace gaudi::test
