@@ -7,6 +7,8 @@
 #include "util/placement.h"
 
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -25,8 +27,17 @@ int hbm::create(uint64_t size, std::optional<unsigned> node)
     }
     /* Importers rely on what they map being there. */
     fd_ = util::make_lasting_file("hlthunk-emu-hbm", size_);
-    if (!fd_ || !mapping_.map(fd(), 0, size_)) {
+    if (!fd_) {
         return -errno;
+    }
+    if (!mapping_.map(fd(), 0, size_)) {
+        /* Valgrind says EINVAL, others ENOMEM. */
+        std::fprintf(stderr,
+                     "hlthunk-emu: the address space of this process has no "
+                     "room for the %lu MiB of a card (HLTHUNK_EMU_HBM=4G needs "
+                     "less): %s\n",
+                     size_ >> 20, std::strerror(errno));
+        return -ENOMEM;
     }
     closed_in_children_ = util::closed_in_children(fd());
     char *const base    = mapping_.start();

@@ -6,6 +6,8 @@
 
 #include <csignal>
 
+#include <sys/resource.h>
+
 using namespace gaudi::test;
 
 namespace {
@@ -42,6 +44,15 @@ protected:
         return result;
     }
 };
+
+/* As under valgrind, which has 128 GiB for all. */
+GAUDI_CHILD(has_little_address_space)
+{
+    const rlimit little{uint64_t{4} << 30, uint64_t{4} << 30};
+    GAUDI_CHILD_REQUIRE(setrlimit(RLIMIT_AS, &little) == 0);
+    const int fd = open_card(0);
+    return (fd < 0) ? -fd : 0;
+}
 
 TEST_F(emu_memory, is_allocated_in_whole_pages_and_given_back)
 {
@@ -184,6 +195,17 @@ GAUDI_CHILD(reads_device_memory_with_the_cpu)
 TEST(emu_cpu, cannot_touch_device_memory)
 {
     EXPECT_EQ(run_child("reads_device_memory_with_the_cpu").signal, SIGSEGV);
+}
+
+TEST(emu_memory_of_a_card, that_the_process_has_no_room_for_is_an_error)
+{
+    const child_result ended = run_child("has_little_address_space");
+    EXPECT_EQ(ended.exit_code, ENOMEM);
+    EXPECT_THAT(ended.error, ::testing::HasSubstr("HLTHUNK_EMU_HBM"));
+    EXPECT_EQ(
+        run_child("has_little_address_space", {{{"HLTHUNK_EMU_HBM", "1G"}}})
+            .exit_code,
+        0);
 }
 
 } // namespace
