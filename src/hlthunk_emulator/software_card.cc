@@ -52,18 +52,20 @@ const software_card::all_cards &software_card::make_all()
 
 void software_card::release(card_lock &lock)
 {
-    open_->queues.stop(lock);
+    /* Stopping lets go of the lock: another thread that closes the card finds
+     * it closed. */
+    const std::unique_ptr<context> closing = std::move(open_);
+    closing->queues.stop(lock);
     /* For copies of the node that live on. */
-    open_->node.publish(open_->memory.size());
-    last_period_  = clock::now() - open_->opened_at;
+    closing->node.publish(closing->memory.size());
+    last_period_  = clock::now() - closing->opened_at;
     for_children_ = {};
-    note_breakdown();
+    note_breakdown(*closing);
     const fault_effect met = faults::meet(faulty_call::close, index_);
     if ((met.kind == fault_kind::reset) && !removed_) {
         resets_        = std::max(resets_, met.opens);
         resets_itself_ = true;
     }
-    open_.reset();
     if (box_traffic *timing = box_traffic::instance()) {
         timing->forget(index_);
     }
@@ -353,15 +355,21 @@ void software_card::break_down(const fault_effect &what)
     }
 }
 
-/* The queues find out by themselves that it is so far. */
 void software_card::note_breakdown()
 {
-    if ((open_ == nullptr) || open_->broken_down ||
-        !open_->queues.breakdown().has_value()) {
+    if (open_ != nullptr) {
+        note_breakdown(*open_);
+    }
+}
+
+/* The queues find out by themselves that it is so far. */
+void software_card::note_breakdown(context &of)
+{
+    if (of.broken_down || !of.queues.breakdown().has_value()) {
         return;
     }
-    const fault_effect &why = *open_->queues.breakdown();
-    open_->broken_down      = true;
+    const fault_effect &why = *of.queues.breakdown();
+    of.broken_down          = true;
     if (why.kind == fault_kind::remove) {
         removed_ = true;
         log("%s: removed", name_.c_str());

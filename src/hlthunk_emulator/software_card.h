@@ -181,6 +181,7 @@ private:
     int meet(faulty_call call);
     void break_down(const fault_effect &what);
     void note_breakdown();
+    void note_breakdown(context &of);
     void end_process_soon();
     void release(card_lock &lock);
     void drop_stale(card_lock &lock);

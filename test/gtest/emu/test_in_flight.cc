@@ -6,6 +6,7 @@
 #include "common/process_state.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -153,6 +154,49 @@ GAUDI_CHILD(closes_a_card_while_a_thread_waits)
     GAUDI_CHILD_REQUIRE(closed == 0);
     GAUDI_CHILD_REQUIRE(result < 0);
     return 0;
+}
+
+/* While others wait for its jobs, which is when the lock is let go. */
+GAUDI_CHILD(closes_a_card_in_many_threads)
+{
+    static char data[64];
+    for (int i = 0; i < 50; ++i) {
+        own_card card;
+        const uint64_t device = card.allocate_mapped(1);
+        const uint64_t host   = card.map_host(data, sizeof(data));
+        card.pause(true);
+        const uint64_t seq =
+            card.start({card.copy_chunk(pdma0, device, host, sizeof(data))});
+        std::vector<std::jthread> threads;
+        std::array<std::atomic<pid_t>, 4> waiters{};
+        for (auto &waiter : waiters) {
+            threads.emplace_back([&] {
+                waiter = gettid();
+                (void)card.wait(seq);
+            });
+        }
+        GAUDI_CHILD_REQUIRE(eventually([&] {
+            return std::ranges::all_of(waiters, [](const auto &waiter) {
+                return (waiter != 0) && is_blocked(waiter);
+            });
+        }));
+        std::atomic<int> closed{0};
+        for (int each = 0; each < 4; ++each) {
+            threads.emplace_back(
+                [&] { closed += (hl().hlthunk_close(card.fd()) == 0); });
+        }
+        threads.clear();
+        card.release();
+        GAUDI_CHILD_REQUIRE(closed >= 1);
+    }
+    return 0;
+}
+
+TEST(emu_closing, of_one_descriptor_by_several_threads_ends_no_process)
+{
+    const child_result result = run_child("closes_a_card_in_many_threads");
+    EXPECT_EQ(result.signal, 0);
+    EXPECT_EQ(result.exit_code, 0) << result.error;
 }
 
 TEST(emu_closing, wakes_who_waits_for_a_job)
