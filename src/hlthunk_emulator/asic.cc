@@ -63,12 +63,14 @@ asic gaudi3()
             .tpc_interrupt        = 0xffff};
 }
 
-/* A PCIe card. The newest hlthunk.h that is public has no name for it. */
-asic addin_card(asic base, const char *card_name, uint32_t pci_id)
+/* A PCIe card. The newest hlthunk.h that is public has no name for it; its
+ * server's type is one of habanalabs_accel.h (enum hl_server_type). */
+asic addin_card(asic base, const char *card_name, uint32_t pci_id,
+                uint16_t server_type)
 {
     base.card_name   = card_name;
     base.pci_id      = pci_id;
-    base.server_type = 0; /* none is known */
+    base.server_type = server_type;
     base.device_name = HLTHUNK_DEVICE_INVALID;
     return base;
 }
@@ -87,8 +89,8 @@ std::optional<asic> find_base(const std::string &name)
 {
     return (name == "gaudi2")   ? std::optional(gaudi2())
            : (name == "gaudi3") ? std::optional(gaudi3())
-           : (name == "hl288")  ? addin_card(gaudi2(), "HL288", 0x1021)
-           : (name == "hl338")  ? addin_card(gaudi3(), "HL338", 0x1063)
+           : (name == "hl288")  ? addin_card(gaudi2(), "HL288", 0x1021, 14)
+           : (name == "hl338")  ? addin_card(gaudi3(), "HL338", 0x1063, 13)
                                 : std::optional<asic>();
 }
 

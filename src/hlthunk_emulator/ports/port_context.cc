@@ -31,11 +31,20 @@ constexpr uint32_t most_entries         = 32768;
 constexpr uint32_t least_cqes = 4;
 constexpr uint32_t most_cqes  = 8192;
 constexpr uint32_t first_cq   = 2;
-constexpr uint32_t cqs        = 14;
-/* Doorbell FIFOs, and their bytes; of Gaudi3 gaudi3_nic.h. */
-constexpr uint32_t fifos             = 30;
-constexpr uint32_t fifo_bytes_gaudi2 = 512;
-constexpr uint32_t fifo_bytes_gaudi3 = 128;
+/* What a port has, and the bytes of a doorbell FIFO: gaudi2_cn.h; gaudi3_nic.h
+ * and what gaudi3_nic.c makes of it for a port of 200 Gbit/s. */
+struct port_resources {
+    uint32_t cqs;
+    uint32_t fifos;
+    uint32_t fifo_bytes;
+};
+constexpr port_resources of_gaudi2 = {14, 30, 512};
+constexpr port_resources of_gaudi3 = {7, 11, 128};
+
+const port_resources &resources(bool is_gaudi3)
+{
+    return is_gaudi3 ? of_gaudi3 : of_gaudi2;
+}
 
 } // namespace
 
@@ -167,8 +176,8 @@ int port_context::query_port_ex(unsigned number,
     }
     attr_p.max_cq_size          = most_cqes * cqe_bytes;
     attr_p.advanced             = asked.advanced ? 1 : 0;
-    attr_p.max_num_of_cqs       = cqs;
-    attr_p.max_num_of_usr_fifos = fifos;
+    attr_p.max_num_of_cqs       = resources(is_gaudi3_).cqs;
+    attr_p.max_num_of_usr_fifos = resources(is_gaudi3_).fifos;
     attr_p.nic_macro_idx        = static_cast<uint8_t>(which / 2);
     attr_p.nic_phys_port_idx    = static_cast<uint8_t>(which % 2);
     return 0;
@@ -250,7 +259,8 @@ int port_context::create_cq(unsigned entries, const hbldv_cq_attr &attr,
             most_cqes);
         return -EINVAL;
     }
-    const auto number = free_number(first_cq, cqs, [&](uint32_t taken) {
+    const uint32_t cqs = resources(is_gaudi3_).cqs;
+    const auto number  = free_number(first_cq, cqs, [&](uint32_t taken) {
         return std::any_of(cqs_.begin(), cqs_.end(), [&](const auto &each) {
             return (each.second.port == which) && (each.second.number == taken);
         });
@@ -312,7 +322,8 @@ int port_context::create_fifo(const hbldv_usr_fifo_attr &attr,
         log("accel%u: port %u is not set up", card_, which);
         return -EPERM;
     }
-    const bool is_hinted = (attr.usr_fifo_num_hint != 0);
+    const auto &[cqs, fifos, fifo_bytes] = resources(is_gaudi3_);
+    const bool is_hinted                 = (attr.usr_fifo_num_hint != 0);
     if (is_hinted && (attr.usr_fifo_num_hint >= fifos)) {
         return -EINVAL;
     }
@@ -336,9 +347,9 @@ int port_context::create_fifo(const hbldv_usr_fifo_attr &attr,
     if (ret != 0) {
         return ret;
     }
-    const uint32_t size = is_gaudi3_ ? fifo_bytes_gaudi3 : fifo_bytes_gaudi2;
-    fifo_p = {made.ci.program(), made.registers.program(), 0, *number, size,
-              size / 2};
+    fifo_p = {
+        made.ci.program(), made.registers.program(), 0, *number, fifo_bytes,
+        fifo_bytes / 2};
     fifos_.emplace(next_id_, std::move(made));
     return next_id_++;
 }

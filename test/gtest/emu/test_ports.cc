@@ -216,6 +216,35 @@ TEST(emu_ports, a_port_has_thirty_doorbell_fifos)
     EXPECT_NE(HBLDV(create_usr_fifo)(card.context, &attr), nullptr);
 }
 
+GAUDI_CHILD(has_ports_of_a_gaudi3)
+{
+    const port_card card;
+    GAUDI_CHILD_REQUIRE(card.set_up(1) == 0);
+    hbldv_query_port_attr known{};
+    GAUDI_CHILD_REQUIRE(HBLDV(query_port)(card.context, 1, &known) == 0);
+    GAUDI_CHILD_REQUIRE(known.max_num_of_usr_fifos == 11);
+    GAUDI_CHILD_REQUIRE(known.max_num_of_cqs == 7);
+    hbldv_usr_fifo_attr attr{};
+    attr.port_num  = 1;
+    unsigned fifos = 0;
+    while (HBLDV(create_usr_fifo)(card.context, &attr) != nullptr) {
+        ++fifos;
+    }
+    GAUDI_CHILD_REQUIRE(fifos == 11);
+    unsigned cqs = 0;
+    while (card.create_cq(1, 4) != nullptr) {
+        ++cqs;
+    }
+    GAUDI_CHILD_REQUIRE(cqs == 7);
+    return 0;
+}
+
+TEST(emu_ports, a_port_of_a_gaudi3_has_fewer_queues)
+{
+    EXPECT_TRUE(child_passes("has_ports_of_a_gaudi3",
+                             {{{"HLTHUNK_EMU_ASIC", "gaudi3"}}}));
+}
+
 TEST(emu_ports, queue_pairs_go_their_way_with_all_attributes)
 {
     port_card card;
