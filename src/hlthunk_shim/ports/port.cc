@@ -37,10 +37,11 @@ constexpr uint8_t priority    = 1;
  * are open, and so active, with their link down. */
 constexpr uint8_t link_up = 5;
 
-/* What went wrong in a call that returns errno, or nullptr and errno. */
+/* What went wrong in a call that returns errno, or -1 and errno. */
 std::string explain(const char *call, int error)
 {
-    return std::string(call) + ": " + std::strerror(std::abs(error));
+    error = (error == -1) ? errno : std::abs(error);
+    return std::string(call) + ": " + std::strerror(error);
 }
 
 void store(void *base, uint32_t offset, uint64_t value)
@@ -104,6 +105,10 @@ std::string port::set_up()
         (cq_memory_.regs_cpu_addr == nullptr)) {
         return with_.lib.file() + ": completion queues are not mapped";
     }
+    ret = make_fifo(common_fifo_);
+    if (ret != 0) {
+        return explain("hbldv_create_usr_fifo", ret);
+    }
     ret = with_.lib.ibv_query_gid(with_.context, static_cast<uint8_t>(number_),
                                   0, &gid_);
     return (ret == 0) ? "" : explain("ibv_query_gid", ret);
@@ -127,6 +132,9 @@ bool port::is_up(const port_context &with, unsigned number)
 
 port::~port()
 {
+    if (common_fifo_.handle != nullptr) {
+        (void)with_.lib.hbldv_destroy_usr_fifo(common_fifo_.handle);
+    }
     for (ibv_cq *each : {cq_, peers_cq_}) {
         if (each != nullptr) {
             (void)with_.lib.ibv_destroy_cq(each);
@@ -163,7 +171,7 @@ std::string port::create(queue_pair &made, queue_pair_address &address_p)
     return "";
 }
 
-int port::initialise(queue_pair &made, queue_pair_address &address_p) const
+int port::initialise(queue_pair &made, queue_pair_address &address_p)
 {
     ibv_qp_attr init{};
     init.qp_state        = IBV_QPS_INIT;
@@ -181,7 +189,10 @@ int port::initialise(queue_pair &made, queue_pair_address &address_p) const
         ret = with_.lib.hbldv_query_qp(made.handle, &known);
     }
     if (ret == 0) {
-        ret = make_fifo(made);
+        ret = make_fifo(made.own_fifo);
+        made.fifo =
+            (made.own_fifo.handle != nullptr) ? &made.own_fifo : &common_fifo_;
+        ret = (made.fifo == &common_fifo_) ? 0 : ret;
     }
     if (getrandom(&made.key, sizeof(made.key), 0) != sizeof(made.key)) {
         ret = EAGAIN;
@@ -193,20 +204,20 @@ int port::initialise(queue_pair &made, queue_pair_address &address_p) const
     return ret;
 }
 
-int port::make_fifo(queue_pair &of) const
+int port::make_fifo(doorbell_fifo &made) const
 {
     hbldv_usr_fifo_attr doorbells{};
     doorbells.port_num      = number_;
     doorbells.usr_fifo_type = HBLDV_USR_FIFO_TYPE_DB;
-    of.fifo = with_.lib.hbldv_create_usr_fifo(with_.context, &doorbells);
-    if (of.fifo == nullptr) {
+    made.handle = with_.lib.hbldv_create_usr_fifo(with_.context, &doorbells);
+    if (made.handle == nullptr) {
         return errno;
     }
-    of.fifo_units         = of.fifo->size / counting_.unit_bytes;
+    made.units            = made.handle->size / counting_.unit_bytes;
     const uint32_t needed = counting_.doorbell_units + counting_.guard_units;
-    return ((of.fifo->ci_cpu_addr != nullptr) &&
-            (of.fifo->regs_cpu_addr != nullptr) &&
-            std::has_single_bit(of.fifo_units) && (of.fifo_units > needed))
+    return ((made.handle->ci_cpu_addr != nullptr) &&
+            (made.handle->regs_cpu_addr != nullptr) &&
+            std::has_single_bit(made.units) && (made.units > needed))
                ? 0
                : EPROTO;
 }
@@ -270,9 +281,9 @@ std::string port::connect(queue_pair &own, const queue_pair_address &peer)
 void port::destroy(queue_pair &old)
 {
     (void)with_.lib.ibv_destroy_qp(old.handle);
-    if (old.fifo != nullptr) {
-        (void)with_.lib.hbldv_destroy_usr_fifo(old.fifo);
-        old.fifo = nullptr;
+    if (old.own_fifo.handle != nullptr) {
+        (void)with_.lib.hbldv_destroy_usr_fifo(old.own_fifo.handle);
+        old.own_fifo.handle = nullptr;
     }
     const std::lock_guard<util::brief_lock> guard(cq_lock_);
     drain(); /* its number may be another one's next */
@@ -325,24 +336,33 @@ void port::write(queue_pair &to, uint64_t remote, uint64_t local,
     util::claim_line(&to.receive[later]);
 }
 
+/* No public program has two queue pairs ring in one FIFO: there, the card is to
+ * have taken the doorbell before. */
 bool port::ring(queue_pair &of) const
 {
-    const uint32_t needed = counting_.doorbell_units + counting_.guard_units;
-    const auto room       = [&] {
-        return of.fifo_units -
-               ((of.fifo_used - of.fifo_consumed) & (of.fifo_units - 1));
+    doorbell_fifo &fifo = *of.fifo;
+    std::unique_lock<util::brief_lock> turn(fifo.lock, std::defer_lock);
+    const bool is_common = (&fifo == &common_fifo_);
+    if (is_common && !turn.try_lock()) {
+        return false;
+    }
+    const uint32_t needed =
+        is_common ? fifo.units - 1
+                  : counting_.doorbell_units + counting_.guard_units;
+    const auto room = [&] {
+        return fifo.units - ((fifo.used - fifo.consumed) & (fifo.units - 1));
     };
     if (room() <= needed) { /* else what the card writes need not be read */
-        of.fifo_consumed = load(of.fifo->ci_cpu_addr);
+        fifo.consumed = load(fifo.handle->ci_cpu_addr);
         if (room() <= needed) {
             return false;
         }
     }
     util::order_stores();
     const uint32_t next = of.posted.load(std::memory_order_relaxed);
-    store(of.fifo->regs_cpu_addr, of.fifo->regs_offset,
+    store(fifo.handle->regs_cpu_addr, fifo.handle->regs_offset,
           make_doorbell(number_, of.number, next & counting_.index_mask));
-    of.fifo_used += counting_.doorbell_units;
+    fifo.used += counting_.doorbell_units;
     return true;
 }
 

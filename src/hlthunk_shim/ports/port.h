@@ -32,6 +32,15 @@ struct port_context {
     mutable std::atomic<uint32_t> changes{1}; /**< see port_device::changes */
 };
 
+/** Where a queue pair rings. */
+struct doorbell_fifo {
+    hbldv_usr_fifo *handle = nullptr;
+    uint32_t units         = 0; /**< a power of two */
+    uint32_t used          = 0; /**< of these, since the beginning */
+    uint32_t consumed      = 0; /**< of these, when that was last asked */
+    util::brief_lock lock;      /**< where several ring; never waited for */
+};
+
 /** One end of a reliable connection over a port. */
 struct queue_pair {
     ibv_qp *handle  = nullptr;
@@ -41,11 +50,8 @@ struct queue_pair {
     send_entry *send       = nullptr; /**< rings of @ref queue_places */
     receive_entry *receive = nullptr;
 
-    /* Doorbells, which another queue pair's would get between. */
-    hbldv_usr_fifo *fifo   = nullptr;
-    uint32_t fifo_units    = 0; /**< a power of two */
-    uint32_t fifo_used     = 0; /**< of these, since the beginning */
-    uint32_t fifo_consumed = 0; /**< of these, when that was last asked */
+    doorbell_fifo own_fifo;
+    doorbell_fifo *fifo = nullptr; /**< this, or that of the port */
 
     /* Entries since the beginning. */
     std::atomic<uint32_t> posted{0};
@@ -138,8 +144,8 @@ private:
     static int query(const port_context &with, unsigned number,
                      ibv_port_attr &known_p);
     std::string set_up();
-    int make_fifo(queue_pair &of) const;
-    int initialise(queue_pair &made, queue_pair_address &address_p) const;
+    int make_fifo(doorbell_fifo &made) const;
+    int initialise(queue_pair &made, queue_pair_address &address_p);
     void note_completion(const cq_entry &found);
     void drain();
 
@@ -157,6 +163,9 @@ private:
     uint32_t consumed_ = 0;
     uint32_t told_     = 0; /* of these, to the card */
     std::vector<queue_pair *> queue_pairs_;
+
+    /* Of queue pairs for which there are no more: a Gaudi3 has 11. */
+    mutable doorbell_fifo common_fifo_;
 };
 
 } // namespace gaudi::shim

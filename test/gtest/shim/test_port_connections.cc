@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -157,7 +158,60 @@ protected:
     std::unique_ptr<connection> to_one;
 };
 
+/* Of cards with whichever ports, as many as a port has work queues. */
+GAUDI_CHILD(has_many_connections)
+{
+    port_end_of_test one(0);
+    port_end_of_test other(1);
+    std::vector<std::unique_ptr<connection>> to_other;
+    std::vector<std::unique_ptr<connection>> to_one;
+    for (unsigned i = 0; i < queues_of_port; ++i) {
+        to_other.push_back(one.offer(other.card->module_id()));
+        to_one.push_back(other.offer(one.card->module_id()));
+        GAUDI_CHILD_REQUIRE(to_one[i] && to_other[i]);
+        GAUDI_CHILD_REQUIRE(to_one[i]->connect(to_other[i]->offer()) == "");
+        GAUDI_CHILD_REQUIRE(to_other[i]->connect(to_one[i]->offer()) == "");
+        GAUDI_CHILD_REQUIRE(to_other[i]->usable_ports() ==
+                            std::strtoul(std::getenv("LINKS"), nullptr, 10));
+    }
+    one.fill(1);
+    for (unsigned round = 0; round < 20; ++round) {
+        for (size_t i = 0; i < queues_of_port; ++i) {
+            for (size_t at = 0; at < 8; ++at) {
+                const uint64_t place = (round * 128 + i * 8 + at) * 1024;
+                GAUDI_CHILD_REQUIRE(to_other[i]->post(other.memory.va() + place,
+                                                      one.memory.va() + place,
+                                                      1024, nullptr) == 0);
+            }
+        }
+        for (const auto &each : to_other) {
+            for (const int status : collect_statuses(*each)) {
+                GAUDI_CHILD_REQUIRE(status == 0);
+            }
+        }
+    }
+    for (unsigned round = 0; round < 20; ++round) {
+        GAUDI_CHILD_REQUIRE(std::memcmp(one.memory.data() + round * 131072,
+                                        other.memory.data() + round * 131072,
+                                        queues_of_port * 8192) == 0);
+    }
+    return 0;
+}
+
 } // namespace
+
+TEST(port_connections_of_cards, are_as_many_as_work_queues)
+{
+    for (const auto &[asic, links] : {std::pair("gaudi2", "3"),
+                                      {"gaudi3", "3"},
+                                      {"hl288", "6"},
+                                      {"hl338", "6"}}) {
+        EXPECT_TRUE(
+            child_passes("has_many_connections",
+                         {{{"HLTHUNK_EMU_ASIC", asic}, {"LINKS", links}}}))
+            << asic;
+    }
+}
 
 TEST_F(port_connections, move_any_number_of_bytes_and_none_beside_them)
 {
