@@ -216,10 +216,10 @@ public:
      * @param dmabuf  Stays the caller's.
      * @param size    All of the dma-buf, see @ref dmabuf_size.
      * @param registration_p  Filled on success only.
-     * @return 0; -EOPNOTSUPP by a driver that cannot import; -EPERM where this
-     *         card has no peer-to-peer to that one; -EBADF for a closed
-     *         descriptor; -EINVAL for what is no dma-buf, or not of this size;
-     *         else -errno.
+     * @return 0; -EOPNOTSUPP by a driver that cannot import, or was built
+     *         without peer-to-peer; -EPERM where only this import is refused;
+     * -EBADF for a closed descriptor; -EINVAL for what is no dma-buf, or not of
+     * this size; else -errno.
      */
     [[nodiscard]] virtual int
     import_dmabuf(int dmabuf, uint64_t size,

@@ -2,6 +2,7 @@
 #include "hlthunk_shim/hlthunk/device.h"
 
 #include "hlthunk_shim/memory.h"
+#include "util/unique_fd.h"
 #include "util/warning.h"
 
 #include <cerrno>
@@ -299,6 +300,25 @@ int64_t device::dmabuf_size(int dmabuf) const
     return (errno == EBADF) ? -EBADF : 0;
 }
 
+/* The vendor's driver, built without peer-to-peer, has that answer to every
+ * import: to one of this card's own memory, too. */
+bool device::refuses_own_export() const
+{
+    const uint64_t size = dmabuf_page();
+    allocation memory;
+    int fd = -1;
+    if ((device::allocate(size, 0, memory) != 0) ||
+        (export_dmabuf(memory.address(), 0, size, fd) != 0)) {
+        return false;
+    }
+    util::unique_fd own(fd);
+    uint64_t va   = 0;
+    const int ret = ask_for_import(*this, own.get(), size, va);
+    const registration imported(*this, (ret == 0) ? va : 0);
+    own.reset(); /* the memory goes with the last of it */
+    return ret == -EPERM;
+}
+
 int device::import_dmabuf(int dmabuf, uint64_t size,
                           registration &registration_p) const
 {
@@ -321,6 +341,8 @@ int device::import_dmabuf(int dmabuf, uint64_t size,
         return can_import(*this, size) ? -EINVAL : -EOPNOTSUPP;
     case -ENOTTY:
         return -EOPNOTSUPP;
+    case -EPERM:
+        return refuses_own_export() ? -EOPNOTSUPP : -EPERM;
     case -EBUSY:
     case -ENODEV:
         /* Of this card, or of the one that it is of. */

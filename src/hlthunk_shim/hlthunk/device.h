@@ -67,6 +67,8 @@ protected:
     const library &lib_;
 
 private:
+    [[nodiscard]] bool refuses_own_export() const;
+
     const bool owned_;
     const card_kind *kind_ = nullptr;
     std::array<queue_range, dma_directions> queues_{};

@@ -115,6 +115,23 @@ TEST_F(shim_dmabuf, what_cannot_be_imported_is_told_apart)
     EXPECT_EQ(import.address(), 0u);
 }
 
+/* A driver without peer-to-peer has EPERM for every import. */
+TEST_F(shim_dmabuf, a_driver_without_peer_to_peer_is_no_refusal_of_a_pair)
+{
+    const int fd = export_all();
+    registration import;
+    {
+        const wished_faults all("import=EPERM");
+        EXPECT_EQ(importer->import_dmabuf(fd, size, import), -EOPNOTSUPP);
+    }
+    {
+        const wished_faults one("import#1=EPERM");
+        EXPECT_EQ(importer->import_dmabuf(fd, size, import), -EPERM);
+    }
+    EXPECT_EQ(importer->import_dmabuf(fd, size, import), 0);
+    close(fd);
+}
+
 /* --- what other drivers are asked ----------------------------------------- */
 
 /* What a kernel says to the import of a dma-buf. */
