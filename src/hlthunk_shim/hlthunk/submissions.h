@@ -9,7 +9,6 @@
 
 #include "hlthunk_shim/card.h"
 #include "hlthunk_shim/hlthunk/library.h"
-#include "util/locks.h"
 
 #include <atomic>
 #include <cerrno>
@@ -37,8 +36,9 @@ public:
     {
         /* Held until the number is noted. Other threads could otherwise go once
          * around the driver's ring meanwhile, and it would forget the job
-         * before anybody here knows of it. */
-        const std::lock_guard<util::brief_lock> guard(submit_lock_);
+         * before anybody here knows of it. No spin lock: the library tries
+         * again for as long as a card is in reset. */
+        const std::lock_guard<std::mutex> guard(submit_lock_);
         if (card_.is_lost()) {
             return -ENODEV;
         }
@@ -134,7 +134,7 @@ private:
 
     card &card_;
     const library &lib_;
-    util::brief_lock submit_lock_; /* outside failed_lock_ */
+    std::mutex submit_lock_; /* outside failed_lock_ */
     std::atomic<uint64_t> last_seq_{0};
     std::atomic<uint32_t> refused_{0}; /* since the last job */
     /* When the driver began not to tell how jobs are, by the steady clock;

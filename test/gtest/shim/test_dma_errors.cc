@@ -2,6 +2,12 @@
 /* Copies that fail. */
 #include "gtest/shim/fixture.h"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include <sys/resource.h>
+
 using namespace gaudi::test;
 using namespace gaudi::shim;
 
@@ -134,6 +140,37 @@ TEST_F(shim_dma_driver_errors, at_the_wait_become_the_status)
     }
     EXPECT_EQ(warnings.take().size(), 1u);
     EXPECT_EQ(submit(next), -ENODEV);
+}
+
+/* As while a card is in reset, when the library tries again and again. */
+TEST_F(shim_dma_driver_errors, no_core_is_taken_by_who_waits_for_a_submission)
+{
+    static std::atomic<bool> entered;
+    static std::atomic<bool> may_go;
+    entered = may_go               = false;
+    lib.hlthunk_command_submission = [](int fd, hlthunk_cs_in *in,
+                                        hlthunk_cs_out *out) {
+        entered = true;
+        may_go.wait(false);
+        return hl().hlthunk_command_submission(fd, in, out);
+    };
+    auto other = make_queue(dma_direction::device_to_device);
+    std::jthread first([&] { (void)start_one(); });
+    while (!entered) {
+        std::this_thread::yield();
+    }
+    rusage used{};
+    std::jthread second([&] {
+        EXPECT_EQ(copy(*other, memory->va(), memory->va() + 128, 64), 0);
+        getrusage(RUSAGE_THREAD, &used);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    may_go = true;
+    may_go.notify_all();
+    second.join();
+    EXPECT_LT(used.ru_nvcsw, 100) << "it wakes up for nothing";
+    first.join();
+    EXPECT_EQ(collect_one(*queue), 0);
 }
 
 TEST_F(shim_dma_driver_errors, at_the_submission_start_nothing)
