@@ -15,7 +15,7 @@
 namespace gaudi::shim {
 
 /**
- * @tparam Work   What the card was given for a copy; false: nothing.
+ * @tparam Work   What the card was given for a copy; Work{}: nothing.
  * @tparam Queue  Derives from this, and has
  *                `int look(const Work &oldest, uint32_t timeout_us)`, which
  *                gives 1 when that has ended, 0 when it runs, or -errno as it
@@ -73,7 +73,8 @@ public:
 
     ticket oldest_ticket() const final
     {
-        if ((collected_ != ended_) || (ended_ == next_) || !at(ended_).work) {
+        if ((collected_ != ended_) || (ended_ == next_) ||
+            (at(ended_).work == Work{})) {
             return ticket::none;
         }
         return self().name(at(ended_).work);
@@ -90,6 +91,9 @@ protected:
 
     [[nodiscard]] uint64_t depth() const { return depth_; }
     [[nodiscard]] bool is_full() const { return next_ - collected_ == depth_; }
+
+    /** What @ref add will give. */
+    [[nodiscard]] uint64_t next_id() const { return next_; }
 
     /** Copies that have not ended. */
     [[nodiscard]] unsigned running() const
@@ -131,7 +135,7 @@ private:
     bool end_oldest(uint32_t timeout_us)
     {
         copy &oldest = at(ended_);
-        if (oldest.work) {
+        if (oldest.work != Work{}) {
             const int ret =
                 static_cast<Queue *>(this)->look(oldest.work, timeout_us);
             if (ret == 0) {

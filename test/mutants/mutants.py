@@ -124,9 +124,8 @@ MUTANTS = [
            "lib_.hlthunk_memory_unmap(fd_, address));"),
     Mutant("command buffers", "one is written anew while the card reads it",
            "src/hlthunk_shim/hlthunk/user_cb_queue.cc",
-           "        if (is_full() || "
-           "(buffer_ + buffers - released_ > depth())) {",
-           "        if (is_full()) {"),
+           "index = next_id() & (depth() - 1);",
+           "index = next_id() & (depth() / 2 - 1);"),
     Mutant("child", "a child of a process with open cards may use them",
            "src/util/process.h",
            "inline bool is_cut_off()\n{\n    return ",

@@ -23,17 +23,9 @@ constexpr size_t upper_offset     = 992;
 static_assert(packets_capacity * sizeof(lin_dma) + sizeof(nop) <= upper_offset);
 static_assert(upper_offset + sizeof(cp_dma) <= buffer_bytes);
 
-/* Command buffers that the card was given as one job. */
-struct submission {
-    ticket id;
-    uint64_t end; /* of its buffers, counted without wrap */
-
-    explicit operator bool() const { return id != ticket::none; }
-};
-
-/* Owns a pinned ring of command buffers. A copy takes one buffer per forty
- * packets, and all buffers of a copy go to the card in one submission. */
-class user_cb_queue final : public ordered_queue<user_cb_queue, submission> {
+/* Owns a pinned ring of command buffers, one for each copy. Forty packets are
+ * 160 GiB, more than any card has. */
+class user_cb_queue final : public ordered_queue<user_cb_queue, ticket> {
 public:
     user_cb_queue(submissions &to, dma_direction direction, uint32_t queue,
                   const dma_queue_options &options)
@@ -41,9 +33,7 @@ public:
           queue_index_(queue), max_packet_bytes_((options.max_packet_bytes != 0)
                                                      ? options.max_packet_bytes
                                                      : lin_dma_max_bytes)
-    {
-        chunks_.reserve(options.depth);
-    }
+    {}
 
     ~user_cb_queue() override
     {
@@ -83,89 +73,53 @@ public:
     int submit(uint64_t dst, uint64_t src, uint64_t length, void *cookie,
                uint64_t &id_p) override
     {
-        const uint64_t buffers = count_buffers(length);
-        if (buffers > depth()) {
+        if (length > packets_capacity * max_packet_bytes_) {
             return -EMSGSIZE;
         }
-        if (is_full() || (buffer_ + buffers - released_ > depth())) {
+        if (is_full()) {
             return -EAGAIN;
         }
-
         ticket given = ticket::none;
-        if (buffers > 0) {
-            const auto count    = static_cast<uint32_t>(buffers);
-            hl_cs_chunk *chunks = (count == 1) ? &fill_buffer(dst, src, length)
-                                               : fill_buffers(dst, src, length);
-            const int ret       = submissions_.submit(chunks, count, given);
+        if (length > 0) {
+            const int ret =
+                submissions_.submit(fill_buffer(dst, src, length), 1, given);
             if (ret != 0) {
-                buffer_ -= buffers;
                 return ret;
             }
         }
-        id_p = add({given, buffer_}, cookie);
+        id_p = add(given, cookie);
         return 0;
     }
 
-    int look(const submission &oldest, uint32_t timeout_us)
+    int look(ticket oldest, uint32_t timeout_us)
     {
-        const int ret = submissions_.collect(oldest.id, timeout_us);
-        if (ret != 0) {
-            released_ = oldest.end;
-        }
-        return ret;
+        return submissions_.collect(oldest, timeout_us);
     }
 
-    [[nodiscard]] ticket name(const submission &of) const { return of.id; }
+    [[nodiscard]] ticket name(ticket of) const { return of; }
 
 private:
-    /* In a command buffer. */
-    [[nodiscard]] lin_dma *packets_at(uint64_t buffer) const
+    /* Write a copy into the next command buffer, which a copy that has been
+     * collected has left. */
+    hl_cs_chunk *fill_buffer(uint64_t dst, uint64_t src, uint64_t length)
     {
-        return reinterpret_cast<lin_dma *>(
-            ring_.data() + (buffer & (depth() - 1)) * buffer_bytes);
-    }
-
-    /* Write as much of a copy as fits into the next command buffer. */
-    hl_cs_chunk &fill_buffer(uint64_t &dst, uint64_t &src, uint64_t &length)
-    {
-        lin_dma *packets   = packets_at(buffer_);
-        const size_t index = buffer_++ & (depth() - 1);
+        const size_t index = next_id() & (depth() - 1);
+        hl_cs_chunk &chunk = ring_chunks_[index];
+        char *const buffer = ring_.data() + index * buffer_bytes;
+        auto *packets      = reinterpret_cast<lin_dma *>(buffer);
         const size_t count = build_lin_dma(packets, packets_capacity,
                                            max_packet_bytes_, dst, src, length);
         const auto bytes   = static_cast<uint32_t>(count * sizeof(lin_dma));
-        hl_cs_chunk &chunk = ring_chunks_[index];
         if (direction_ == dma_direction::device_to_device) {
             auto *last  = reinterpret_cast<nop *>(packets + count);
-            auto *first = reinterpret_cast<cp_dma *>(
-                reinterpret_cast<char *>(packets) + upper_offset);
-            *last  = make_barrier();
-            *first = make_cp_dma(chunk.cb_handle - upper_offset,
-                                 bytes + uint32_t{sizeof(nop)});
+            auto *first = reinterpret_cast<cp_dma *>(buffer + upper_offset);
+            *last       = make_barrier();
+            *first      = make_cp_dma(chunk.cb_handle - upper_offset,
+                                      bytes + uint32_t{sizeof(nop)});
         } else {
             chunk.cb_size = bytes;
         }
-        return chunk;
-    }
-
-    /* All buffers of a copy that takes several. */
-    hl_cs_chunk *fill_buffers(uint64_t dst, uint64_t src, uint64_t length)
-    {
-        chunks_.clear();
-        while (length > 0) {
-            chunks_.push_back(fill_buffer(dst, src, length));
-        }
-        return chunks_.data();
-    }
-
-    /* Command buffers that a copy takes. */
-    uint64_t count_buffers(uint64_t length) const
-    {
-        if (length <= max_packet_bytes_) { /* most; divisions take longer */
-            return (length > 0) ? 1 : 0;
-        }
-        const uint64_t packets =
-            length / max_packet_bytes_ + (length % max_packet_bytes_ != 0);
-        return (packets + packets_capacity - 1) / packets_capacity;
+        return &chunk;
     }
 
     submissions &submissions_;
@@ -174,9 +128,6 @@ private:
     const uint64_t max_packet_bytes_;
     pinned_buffer ring_;
     std::vector<hl_cs_chunk> ring_chunks_; /* one for each command buffer */
-    std::vector<hl_cs_chunk> chunks_;      /* of a copy that takes several */
-    uint64_t buffer_   = 0; /* next command buffer, counted without wrap */
-    uint64_t released_ = 0; /* first command buffer still in use */
 };
 
 } // namespace

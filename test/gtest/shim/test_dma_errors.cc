@@ -56,8 +56,8 @@ TEST_F(shim_dma_errors, an_aborted_copy_says_so_once)
 
 TEST_F(shim_dma_errors, a_failure_in_any_part_fails_the_copy)
 {
-    /* Two buffers of packets; the mapping ends in the last packet. */
-    auto split = make_queue(dma_direction::device_to_device, {64, 1024});
+    /* The mapping ends in the last packet. */
+    auto split = make_queue(dma_direction::device_to_device, {64, 2048});
     const uint64_t end = memory->va() + device_page();
     EXPECT_EQ(copy(*split, end - 60000, memory->va(), 60000), 0);
     EXPECT_EQ(copy(*split, end - 59999, memory->va(), 60000), -EIO);

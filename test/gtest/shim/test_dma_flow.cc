@@ -142,11 +142,10 @@ TEST_F(shim_dma_flow, a_queue_holds_as_many_copies_as_it_is_deep)
     collect(*queue, 1, 4);
 }
 
-/* Of which each takes several command buffers: none may be written anew while
- * the card has not read it. */
+/* No command buffer may be written anew while the card has not read it. */
 TEST_F(shim_dma_flow, long_copies_wait_for_command_buffers)
 {
-    constexpr uint64_t length = 400'000;
+    constexpr uint64_t length = 160'000;
     constexpr uint64_t most   = 6;
     device_memory space(*dev, 2 * most * length);
     host_memory host(*dev, most * length);
