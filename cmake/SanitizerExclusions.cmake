@@ -33,7 +33,6 @@ foreach(sanitizer address thread)
     "limits addresses, of which the runtime needs many")
 endforeach()
 foreach(pattern "registration_cache.*" "registration_fork.the_cache_*"
-    "registration_fork.nothing_stays_pinned_*"
     "registration_fork.memory_that_was_unmapped_*"
     "registration_fork.much_memory_*" "registration_fork.what_is_in_use_*"
     "mapped_memory.*"
@@ -76,7 +75,7 @@ foreach(pattern "info.*" "each/info_of_problems.*" "made_up_machine.*" "slot.*"
 endforeach()
 foreach(pattern "*mpi_*.*" "*perftest*.*" "a_process/contents_within.*"
     "slot_contents.*" "of_settings/contents.*" "by/example_*"
-    "over/example_*" "*ucx_example*.*" "over/faults_by_way.killed_*"
+    "over/example_*" "over/faults_by_way.killed_*"
     "faults.killed_peers_in_pods_*")
   gaudi_exclude(address gaudi_gtest_tools "${pattern}"
     "takes long; of_ways/contents sends the same kinds of traffic")

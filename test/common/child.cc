@@ -175,12 +175,6 @@ std::string child_process::read_line()
     }
 }
 
-bool child_process::has_output(int milliseconds) const
-{
-    pollfd ready{output_, POLLIN, 0};
-    return poll(&ready, 1, milliseconds) == 1;
-}
-
 void child_process::write_line(const std::string &line) const
 {
     const std::string text = line + "\n";

@@ -64,10 +64,6 @@ public:
     /** The next line of the child's stdout; empty at its end or deadline. */
     std::string read_line();
 
-    /** Whether it writes to stdout within a time, or has and nobody has read
-     *  that. */
-    [[nodiscard]] bool has_output(int milliseconds) const;
-
     void write_line(const std::string &line) const;
 
     /** Send a signal. */

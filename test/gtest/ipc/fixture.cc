@@ -31,12 +31,6 @@ constexpr ipc::link_options sizes{4096, 4};
 /* What the module does when it is loaded, in children, too. */
 const bool configured = base::init_config();
 
-bool waits_for(int fd, int timeout_ms)
-{
-    pollfd wanted{fd, POLLIN, 0};
-    return ::poll(&wanted, 1, timeout_ms) == 1;
-}
-
 } // namespace
 
 void ipc_test::SetUp()
@@ -94,12 +88,8 @@ void expect_end(child_process &child)
 
 bool is_readable(int fd)
 {
-    return waits_for(fd, 20'000);
-}
-
-bool is_readable_now(int fd)
-{
-    return waits_for(fd, 0);
+    pollfd wanted{fd, POLLIN, 0};
+    return ::poll(&wanted, 1, 20'000) == 1;
 }
 
 inbox::inbox()
@@ -118,17 +108,6 @@ ipc::interface_address inbox::address() const
 {
     return {util::process_identity(), box->number,
             static_cast<uint32_t>(getpid())};
-}
-
-/* Its thread does one thing after the other. */
-void inbox::settle() const
-{
-    inbox last;
-    received_numbers received;
-    const auto out = open_link(last.address());
-    ASSERT_NE(nullptr, out);
-    ASSERT_EQ(UCS_OK, send_number(*out, 0));
-    ASSERT_TRUE(received.wait(last, 1));
 }
 
 uint64_t count_links()

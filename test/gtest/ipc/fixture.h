@@ -84,9 +84,8 @@ void expect_success(const std::string &child, const Wire &told)
     expect_end(started);
 }
 
-/** Whether a descriptor becomes readable, within a deadline or now. */
+/** Whether a descriptor becomes readable, within a deadline. */
 bool is_readable(int fd);
-bool is_readable_now(int fd);
 
 /** The receiving end of an interface. */
 class inbox {
@@ -106,9 +105,6 @@ public:
         wakes->clear();
         return box->arm();
     }
-
-    /** Wait until the service has told of all links that there are. */
-    void settle() const;
 
     std::shared_ptr<ipc::event> wakes  = std::make_shared<ipc::event>();
     std::shared_ptr<ipc::receiver> box = std::make_shared<ipc::receiver>(wakes);

@@ -133,31 +133,6 @@ TEST_F(reach, is_to_living_processes_stopped_ones_too)
     EXPECT_FALSE(ipc::is_reachable(there.machine, there.interface));
 }
 
-GAUDI_CHILD(finds_another_box)
-{
-    auto there = from_parent<whereabouts>();
-    collect_logs();
-    const logs_down_to info(UCS_LOG_LEVEL_INFO);
-    (void)ipc::own_machine();
-    (void)take_logs();
-    there.machine.box ^= 1;
-    for (unsigned i = 0; i < 3; ++i) {
-        GAUDI_CHILD_REQUIRE(!ipc::is_reachable(there.machine, there.interface));
-    }
-    EXPECT_THAT(take_logs(), ::testing::ElementsAre(::testing::AllOf(
-                                 HasSubstr("another box of cards"),
-                                 HasSubstr(std::to_string(getppid())))));
-    GAUDI_CHILD_REQUIRE_NO_FAILURE();
-    return 0;
-}
-
-TEST_F(reach, that_there_is_not_is_logged_once)
-{
-    inbox box;
-    expect_success("finds_another_box",
-                   whereabouts{ipc::own_machine(), box.address()});
-}
-
 /* --- users ----------------------------------------------------------------*/
 
 GAUDI_CHILD(is_there_as_another_user)
@@ -225,49 +200,5 @@ TEST_F(reach, is_not_for_users_that_are_not_mapped)
 }
 
 /* --- namespaces -----------------------------------------------------------*/
-
-GAUDI_CHILD(looks_from_another_user_namespace)
-{
-    const auto there = from_parent<whereabouts>();
-    GAUDI_CHILD_REQUIRE(enter_namespaces(CLONE_NEWUSER));
-    GAUDI_CHILD_REQUIRE(map_user("0"));
-    EXPECT_THAT(ipc::why_unreachable(there.machine),
-                HasSubstr("in another user namespace"));
-    GAUDI_CHILD_REQUIRE_NO_FAILURE();
-    return 0;
-}
-
-/* What another container of the user is. */
-TEST_F(reach, is_not_for_other_user_namespaces)
-{
-    GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWUSER));
-    inbox box;
-    expect_success("looks_from_another_user_namespace",
-                   whereabouts{ipc::own_machine(), box.address()});
-}
-
-GAUDI_CHILD(sends_from_another_pid_namespace)
-{
-    const auto there = from_parent<whereabouts>();
-    GAUDI_CHILD_REQUIRE(enter_namespaces(CLONE_NEWPID));
-    GAUDI_CHILD_REQUIRE(ipc::is_reachable(there.machine, there.interface));
-    const auto out = open_link(there.interface);
-    GAUDI_CHILD_REQUIRE(out && (send_number(*out, 9) == UCS_OK));
-    wait_for_parent();
-    return 0;
-}
-
-TEST_F(reach, is_for_other_pid_namespaces)
-{
-    GAUDI_SKIP_IF(why_no_namespaces(CLONE_NEWPID));
-    inbox box;
-    told_child sender("sends_from_another_pid_namespace",
-                      whereabouts{ipc::own_machine(), box.address()});
-    received_numbers received;
-    EXPECT_TRUE(received.wait(box, 1));
-    sender.write_line("");
-    expect_end(sender);
-    EXPECT_TRUE(eventually([] { return count_links() == 0; }));
-}
 
 } // namespace gaudi::test

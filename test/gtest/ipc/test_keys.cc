@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys of one process, used in another. */
 #include "common/needs.h"
-#include "common/process_state.h"
 #include "common/ucx_logs.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
-#include "util/process.h"
 #include "gtest/ipc/exporter.h"
 #include "gtest/ipc/fixture.h"
 
-#include <array>
 #include <csignal>
-#include <cstring>
 
 namespace gaudi::test {
 
@@ -52,27 +48,6 @@ TEST_F(keys, are_equal_when_they_are_of_one_registration)
     EXPECT_TRUE(domain::compare_keys(one.rkey(), UCT_INVALID_RKEY) != 0);
 }
 
-TEST_F(keys, lead_to_memory_of_another_process)
-{
-    exporter_process other;
-    for (const bool of_device : {true, false}) {
-        const uint64_t at = of_device ? other.allocate(3 * mebi, 0x5a)
-                                      : other.allocate_host(3 * mebi, 0x5a);
-        const auto key    = other.key(at, 3 * mebi);
-        EXPECT_EQ(key.kind,
-                  of_device ? ipc::key_kind::device : ipc::key_kind::host);
-        std::array<char, sizeof(key) + 1> bytes{};
-        std::memcpy(&bytes[1], &key, sizeof(key)); /* of any alignment */
-        unpacked remote(&bytes[1]);
-        ASSERT_EQ(remote.status, UCS_OK);
-        EXPECT_FALSE(remote->is_own());
-        EXPECT_EQ(remote->is_host(), !of_device);
-        EXPECT_EQ(remote->process(), key.process);
-        EXPECT_EQ(byte_at(remote, at), 0x5a);
-        EXPECT_EQ(byte_at(remote, at + 3 * mebi - 1), 0x5a);
-    }
-}
-
 TEST_F(keys, checks_ranges)
 {
     exporter_process other;
@@ -91,25 +66,6 @@ TEST_F(keys, checks_ranges)
         EXPECT_THAT(take_logs(), ::testing::ElementsAre(::testing::HasSubstr(
                                      "are not in the 8192 bytes")));
     }
-}
-
-TEST_F(keys, of_the_own_process_are_pointers)
-{
-    char bytes[64];
-    ipc::wire_key key;
-    uct_mem_h memh = register_with_key(md, bytes, sizeof(bytes), key);
-    unpacked own(key);
-    ASSERT_EQ(own.status, UCS_OK);
-    EXPECT_TRUE(own->is_own());
-    EXPECT_EQ(own->process(), util::process_identity());
-    EXPECT_EQ(own->state(), UCS_OK);
-    ipc::wire_key other = key;
-    other.word += 1;
-    EXPECT_EQ(unpacked(other)->state(), UCS_ERR_CONNECTION_RESET);
-    EXPECT_EQ(uct_md_mem_dereg(md, memh), UCS_OK);
-    EXPECT_EQ(own->state(), UCS_ERR_CONNECTION_RESET);
-    EXPECT_EQ(unpacked(key)->state(), UCS_ERR_CONNECTION_RESET);
-    EXPECT_EQ(ipc::to_remote_key(UCT_INVALID_RKEY), nullptr);
 }
 
 /* Of a stopped process, and of one that has ended. */
@@ -136,34 +92,6 @@ TEST_F(keys, are_unpacked_without_asking_anybody)
     const unpacked remote(device);
     EXPECT_EQ(byte_at(remote, device.address), -1);
     EXPECT_EQ(last_status, UCS_ERR_UNREACHABLE);
-}
-
-/* Their owner says so, which asks nobody where there are no ports: what peers
- * with ports do about it is tested with interfaces (gtest/uct). */
-TEST_F(keys, end_with_their_registration)
-{
-    exporter_process other{{{{"UCX_GAUDI_IPC_ROUTES", "host"}}, -1}};
-    for (const bool of_device : {true, false}) {
-        for (const bool invalidates : {true, false}) {
-            const uint64_t at = of_device ? other.allocate(mebi, 9)
-                                          : other.allocate_host(mebi, 9);
-            const auto key    = other.key(at, mebi);
-            const auto next   = other.key(at, mebi);
-            unpacked remote(key);
-            ASSERT_EQ(remote.status, UCS_OK);
-            EXPECT_EQ(byte_at(remote, at), 9);
-            ASSERT_EQ(remote->hold(), UCS_OK);
-            if (invalidates) {
-                EXPECT_EQ(other.invalidate(key), UCS_OK);
-            } else {
-                other.deregister(key);
-            }
-            remote->release();
-            expect_reset(remote, at);
-            expect_reset(unpacked(key), at);
-            EXPECT_EQ(byte_at(unpacked(next), at), 9);
-        }
-    }
 }
 
 GAUDI_CHILD(has_no_card)
@@ -239,38 +167,6 @@ TEST_F(keys, end_when_their_memory_is_freed_which_they_do_not_keep)
         at  = next;
         key = other.key(at, device_page());
     }
-}
-
-TEST_F(keys, that_come_and_go_leave_nothing_behind)
-{
-    constexpr unsigned rounds = 200;
-    exporter_process other;
-    unsigned fds      = 0;
-    unsigned mappings = 0;
-    for (unsigned round = 0; round < rounds; ++round) {
-        /* Every 16th has a block of its own. */
-        const uint64_t size = (round % 16 == 0) ? device_page() : mebi / 4;
-        const uint64_t at =
-            other.allocate(size, static_cast<unsigned char>(round));
-        const auto key = other.key(at, size);
-        {
-            unpacked remote(key);
-            ASSERT_EQ(remote.status, UCS_OK) << round;
-            ASSERT_EQ(byte_at(remote, at + size - 1),
-                      static_cast<int>(round & 0xff));
-        }
-        other.deregister(key);
-        other.free(at);
-        if (round == rounds / 2) {
-            fds      = count_open_fds();
-            mappings = count_mappings();
-        }
-    }
-    EXPECT_LE(count_open_fds(), fds + 16);
-    EXPECT_LE(count_mappings(), mappings + 32);
-    EXPECT_EQ(count_links(), 0u);
-    EXPECT_EQ(other.ask_number("keys"), 0u);
-    EXPECT_LE(other.ask_number("blocks"), 12u);
 }
 
 TEST_F(keys, are_nothing_to_a_forked_child)

@@ -99,63 +99,6 @@ GAUDI_CHILD(looks_for_its_folder)
     return 0;
 }
 
-GAUDI_CHILD(answers_in_another_pod)
-{
-    GAUDI_CHILD_REQUIRE(enter_pod());
-    inbox box;
-    tell_parent(to_line(tell_of(box)));
-    const auto other = from_parent<pod_member>();
-    GAUDI_CHILD_REQUIRE(ipc::is_reachable(other.machine, other.inbox));
-    const auto out = open_link(other.inbox);
-    received_numbers received;
-    GAUDI_CHILD_REQUIRE(out && received.wait(box, 1));
-    GAUDI_CHILD_REQUIRE(send_number(*out, received.numbers[0] + 1) == UCS_OK);
-    wait_for_parent();
-    return 0;
-}
-
-/* Both ways; and the other one's end is noticed, asleep or not. */
-GAUDI_CHILD(talks_to_another_pod)
-{
-    GAUDI_CHILD_REQUIRE(enter_pod());
-    inbox box;
-    child_process peer("answers_in_another_pod");
-    pod_member other{};
-    GAUDI_CHILD_REQUIRE(from_line(peer.read_line(), other));
-    GAUDI_CHILD_REQUIRE(other.machine.net_namespace !=
-                        own_machine().net_namespace);
-    GAUDI_CHILD_REQUIRE(other.machine.folder == own_machine().folder);
-    GAUDI_CHILD_REQUIRE(
-        ipc::hashes_of(other.machine).reaches(ipc::hashes_of(own_machine())));
-    GAUDI_CHILD_REQUIRE(ipc::is_reachable(other.machine, other.inbox));
-    const auto out = open_link(other.inbox, box.wakes);
-    GAUDI_CHILD_REQUIRE(out != nullptr);
-    peer.write_line(to_line(tell_of(box)));
-    received_numbers received;
-    GAUDI_CHILD_REQUIRE(send_number(*out, 7) == UCS_OK);
-    GAUDI_CHILD_REQUIRE(received.wait(box, 1));
-    GAUDI_CHILD_REQUIRE(received.numbers[0] == 8);
-    GAUDI_CHILD_REQUIRE(count_links() == 1);
-
-    while (!box.arm()) {
-        (void)received.poll(box);
-    }
-    peer.kill(SIGKILL);
-    GAUDI_CHILD_REQUIRE(is_readable(box.fd()));
-    GAUDI_CHILD_REQUIRE(
-        eventually([&] { return out->is_lost() && (count_links() == 0); }));
-    (void)peer.wait();
-    GAUDI_CHILD_REQUIRE(!ipc::is_reachable(other.machine, other.inbox));
-    GAUDI_CHILD_REQUIRE(why_no_link(other.inbox) == UCS_ERR_UNREACHABLE);
-    return 0;
-}
-
-TEST_F(pods, with_a_folder_talk_and_hear_of_their_ends)
-{
-    GAUDI_SKIP_IF(why_no_namespaces(pod_namespaces));
-    EXPECT_TRUE(child_passes("talks_to_another_pod", options()));
-}
-
 GAUDI_CHILD(is_there_in_a_folder)
 {
     inbox box;

@@ -100,25 +100,6 @@ TEST_F(served_copies, end_before_their_key_does)
     }
 }
 
-/* The client has gone meanwhile. */
-TEST_F(served_copies, end_after_their_client)
-{
-    GAUDI_NEEDS(own_card);
-    allocate();
-    pause(true);
-    {
-        raw_client client(process);
-        client.post(get);
-        await_start(process);
-    }
-    EXPECT_TRUE(eventually([] { return count_links() == 0; }));
-    pause(false);
-    raw_client second(process);
-    EXPECT_EQ(0, second.run(get));
-    deregister();
-    free();
-}
-
 struct wire_keys {
     ipc::wire_key of[2];
 };

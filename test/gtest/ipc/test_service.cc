@@ -196,43 +196,6 @@ TEST_F(service, closes_descriptors_that_nobody_wanted)
 
 /* --- requests -------------------------------------------------------------*/
 
-TEST_F(service, copies_to_and_from_what_there_is_a_key_for)
-{
-    const uint64_t host = other.allocate_host(mebi, 0x5a);
-    for (const ipc::wire_key &of : {key, other.key(host, mebi)}) {
-        raw_client client(key.process);
-        const auto of_key = [&](request_body &asked) {
-            asked.word    = of.word;
-            asked.address = of.address + mebi - 65536;
-        };
-        EXPECT_EQ(0, client.run(request(of_key)));
-        EXPECT_EQ(0x5a, client.data()[data_bytes - 1]);
-        std::memset(client.data(), 7, data_bytes);
-        EXPECT_EQ(0, client.run(request([&](auto &asked) {
-            of_key(asked);
-            asked.kind   = request_kind::put;
-            asked.offset = 1;
-            asked.length = 100;
-            asked.address += 4096 - 3;
-        })));
-        for (unsigned i = 0; i < 2 * ipc::max_requests; ++i) {
-            std::memset(client.data(), 0, data_bytes);
-            EXPECT_EQ(0, client.run(request([&](auto &asked) {
-                of_key(asked);
-                asked.address += 4096 - 4;
-                asked.offset = 8;
-                asked.length = 102;
-            })));
-            EXPECT_EQ(0, client.data()[7]);
-            EXPECT_EQ(0x5a, client.data()[8]);
-            EXPECT_EQ(7, client.data()[9]);
-            EXPECT_EQ(7, client.data()[108]);
-            EXPECT_EQ(0x5a, client.data()[109]);
-            EXPECT_EQ(0, client.data()[110]);
-        }
-    }
-}
-
 TEST_F(service, refuses_what_is_out_of_place)
 {
     const auto kind = [](uint32_t of) { return static_cast<request_kind>(of); };
@@ -281,25 +244,6 @@ TEST_F(service, closes_links_that_count_wrong)
         client.ring_bell();
         EXPECT_TRUE(client.is_closed());
         expect_to_serve();
-    }
-}
-
-TEST_F(service, takes_as_many_requests_as_there_are_slots)
-{
-    raw_client client(key.process);
-    for (unsigned round = 0; round < 3; ++round) {
-        for (unsigned i = 0; i < ipc::max_requests; ++i) {
-            static_cast<request_body &>(client.slot(client.posted++)) =
-                request([&](auto &asked) { asked.length = 64 * (i + 1); });
-        }
-        client.control().posted = client.posted;
-        client.ring_bell();
-        for (unsigned i = 0; i < ipc::max_requests; ++i) {
-            const uint64_t number = client.posted - ipc::max_requests + i;
-            EXPECT_TRUE(eventually(
-                [&] { return client.slot(number).ended == number + 1; }));
-            EXPECT_EQ(0, client.slot(number).result);
-        }
     }
 }
 
@@ -371,52 +315,6 @@ TEST_F(service, goes_on_beside_clients_that_do_not_read)
         })));
     }
     expect_to_serve();
-}
-
-TEST_F(service, rings_clients_that_sleep)
-{
-    raw_client client(key.process);
-    client.control().client_sleeps = 1;
-    client.post(request());
-    const auto bell = client.receive<ipc::bell_message>();
-    ASSERT_TRUE(bell.has_value());
-    EXPECT_EQ(ipc::bell_reason::request, bell->reason);
-    EXPECT_EQ(0u, client.control().client_sleeps);
-    EXPECT_EQ(client.posted, client.slot(0).ended);
-}
-
-/* With its queue of requests, as an engine sees it. */
-TEST_F(service, ends_requests_of_a_link_with_that)
-{
-    exporter_process owner{{{{"UCX_GAUDI_IPC_ROUTES", "host"}}, -1}};
-    unpacked remote(owner.key(owner.allocate_host(mebi, 1), mebi));
-    const auto to = open_link({remote->process(), 0, remote->pid()});
-    ASSERT_NE(nullptr, to);
-    std::unique_ptr<base::owner_queue> queue;
-    ASSERT_EQ(0, to->open_queue(queue));
-    char cookie = 0;
-    owner.process.stop();
-    for (unsigned i = 0; i < 3; ++i) {
-        ASSERT_EQ(0, queue->ask(*remote.key(), false, remote->address(), 0, 64,
-                                &cookie));
-    }
-    shim::dma_completion done[4];
-    EXPECT_EQ(0u, queue->poll(done, 4));
-    EXPECT_EQ(3u, queue->outstanding());
-    owner.process.kill(SIGKILL);
-    unsigned count = 0;
-    EXPECT_TRUE(eventually([&] {
-        count += queue->poll(done + count, 4 - count);
-        return count == 3;
-    }));
-    for (unsigned i = 0; i < 3; ++i) {
-        EXPECT_EQ(&cookie, done[i].cookie);
-        EXPECT_EQ(-ESRCH, done[i].status);
-    }
-    EXPECT_TRUE(queue->is_over());
-    EXPECT_EQ(-ESRCH, queue->ask(*remote.key(), false, remote->address(), 0, 64,
-                                 &cookie));
-    (void)owner.process.wait();
 }
 
 } // namespace

@@ -9,9 +9,6 @@ namespace gaudi::test {
 
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
 /* A choice of UCX_TLS (empty: UCX's default) and a protocol generation. */
 struct way_to_peer {
     std::string tls;
@@ -67,24 +64,18 @@ protected:
                     std::chrono::seconds(110));
     }
 
-    [[nodiscard]] peers_result run_agents(arguments what) const
+    void expect_moved(arguments what) const
     {
         if (!moves_device_memory(GetParam())) {
             what.emplace_back("host");
         }
         what.insert(what.begin(), "agents");
-        return run_pair("ucp_peer", what, settings());
-    }
-
-    void expect_moved(const arguments &what) const
-    {
-        expect_well(run_agents(what), "all moved", "all moved");
+        expect_well(run_pair("ucp_peer", what, settings()), "all moved",
+                    "all moved");
     }
 };
 
-using serving_by_ipc         = serving;
-using serving_lanes          = serving;
-using serving_without_errors = serving;
+using serving_by_ipc = serving;
 
 } // namespace
 
@@ -92,11 +83,6 @@ TEST_P(serving, moves_lists_by_workers_and_a_progress_thread)
 {
     expect_moved({"blocks", "64"});
     expect_moved({"blocks", "4096", "workers=2", "thread"});
-}
-
-TEST_P(serving, wakes_an_agent_that_sleeps)
-{
-    expect_moved({"wake", "500", "thread"});
 }
 
 TEST_P(serving, bears_memory_that_comes_and_goes_under_lists)
@@ -134,39 +120,5 @@ TEST_P(serving_by_ipc, moves_memory_of_a_card_that_the_program_opened)
 INSTANTIATE_TEST_SUITE_P(over, serving_by_ipc,
                          ::testing::ValuesIn(ways({"gaudi_copy,gaudi_ipc"})),
                          name_of);
-
-/* Newer releases have lanes of shared memory beside, for host memory. */
-TEST_P(serving_lanes, are_of_gaudi_ipc_though_there_is_tcp)
-{
-    const peers_result result =
-        run_pair("ucp_peer", {"agents", "lanes", "8"}, settings());
-    EXPECT_TRUE(exited_with(0, result.client));
-    const auto lanes = lines_with(result.client.output, " lane[");
-    EXPECT_THAT(lanes, ::testing::Contains(HasSubstr("gaudi_ipc/")));
-    EXPECT_THAT(lines_with(result.client.output, "tcp/"), IsEmpty());
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    over, serving_lanes,
-    ::testing::ValuesIn(ways({"", "gaudi_copy,gaudi_ipc,sm,tcp"})), name_of);
-
-TEST_P(serving_without_errors, moves_lists)
-{
-    expect_moved({"blocks", "512", "thread", "no-errors"});
-}
-
-/* What a system that wants to hear of dead peers is told: one of the two, where
- * the other one hears of its end before. */
-TEST_P(serving_without_errors, are_the_only_ones)
-{
-    const peers_result result = run_agents({"blocks", "64"});
-    EXPECT_TRUE(exited_with(1, result.client));
-    EXPECT_TRUE(exited_with(1, result.server));
-    EXPECT_THAT(result.client.output + result.server.output,
-                HasSubstr("unreachable"));
-}
-
-INSTANTIATE_TEST_SUITE_P(over, serving_without_errors,
-                         ::testing::ValuesIn(ways({"gaudi_copy,sm"})), name_of);
 
 } // namespace gaudi::test

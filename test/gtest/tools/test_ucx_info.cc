@@ -26,13 +26,6 @@ std::vector<std::string> devices(const std::string &output)
     return result;
 }
 
-/* The same, of a program that complains of nothing. */
-std::vector<std::string> listed(const process_result &result)
-{
-    EXPECT_TRUE(is_quiet_success(result));
-    return devices(result.output);
-}
-
 const arguments opens_worker = {"ucx_info", "-p", "-w", "-u", "t"};
 
 } // namespace
@@ -50,34 +43,6 @@ TEST_F(ucx_info, lists_the_component_the_transport_and_one_card)
                                           "#         Device: gaudi\n"
                                           "#           Type: intra-node\n"}));
     EXPECT_EQ(std::vector<std::string>{"gaudi0"}, devices(result.output));
-}
-
-TEST_F(ucx_info, lists_the_cards_that_are_wanted)
-{
-    GAUDI_NEEDS(own_card);
-    EXPECT_THAT(listed(launched({"ucx_info", "-d"}, {"--emulate=3"},
-                                {{"UCX_GAUDI_DEVICES", "all"}})),
-                ElementsAre("gaudi0", "gaudi1", "gaudi2"));
-    EXPECT_THAT(
-        listed(emulated({"ucx_info", "-d"}, {{"UCX_GAUDI_DEVICES", "5,2"}})),
-        ::testing::UnorderedElementsAre("gaudi2", "gaudi5"));
-}
-
-TEST_F(ucx_info, lists_the_cards_that_variables_make_visible)
-{
-    GAUDI_NEEDS(own_card);
-    EXPECT_THAT(
-        listed(emulated(
-            {"ucx_info", "-d"},
-            {{"GAUDI_MAPPING_TABLE",
-              R"([{"index":12,"module_id":6,"bus_id":"0000:cc:00.0"},)"
-              R"({"index":3,"module_id":0,"bus_id":"0000:19:00.0"}])"}})),
-        ElementsAre("gaudi12", "gaudi3"));
-    EXPECT_THAT(listed(emulated({"ucx_info", "-d"},
-                                {{"HABANA_VISIBLE_DEVICES", "all"},
-                                 {"HABANA_VISIBLE_MODULES", "4,5,6,7"},
-                                 {"HLS_MODULE_ID", "5"}})),
-                ElementsAre("gaudi5"));
 }
 
 TEST_F(ucx_info, says_nothing_of_gaudi_on_a_machine_without_a_card)
@@ -136,15 +101,6 @@ TEST_F(ucx_info, warns_of_a_variable_that_does_not_exist)
         emulated(opens_worker, {{"UCX_GAUDI_COPY_NO_SUCH_THING", "1"}});
     EXPECT_TRUE(exited_with(0, result));
     EXPECT_TRUE(has_lines(1, "unused", result));
-}
-
-TEST_F(ucx_info, accepts_the_component_name_as_a_transport)
-{
-    for (const char *tls : {"gaudi_copy,sm", "gaudi_cpy,sm", "gaudi,sm"}) {
-        SCOPED_TRACE(tls);
-        EXPECT_TRUE(is_quiet_success(emulated(opens_worker, {{"UCX_TLS", tls}}),
-                                     {"gaudi_cpy/gaudi0"}));
-    }
 }
 
 TEST_F(ucx_info, every_memory_type_that_can_be_taken_leaves_ucp_as_it_was)

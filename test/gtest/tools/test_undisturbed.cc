@@ -126,33 +126,6 @@ TEST_F(undisturbed, a_program_that_loads_ucx_later_changes_only_then)
               lines_with(halves(after.output).second, "Sig"));
 }
 
-TEST_F(undisturbed, a_child_of_a_ucx_program_goes_its_own_way)
-{
-    GAUDI_NEEDS(cards_without_framework);
-    /* Forked and executed programs, from a process that has a card open. */
-    const std::string script =
-        std::string(python_opens_ucx) +
-        "import os, subprocess\n"
-        "card = lambda: [n for n in map(os.readlink, ['/proc/self/fd/' + f for "
-        "f"
-        " in os.listdir('/proc/self/fd') if os.path.lexists('/proc/self/fd/'"
-        " + f)]) if 'accel' in n]\n"
-        "assert len(card()) == 1, card()\n"
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    ucp.ucp_cleanup(context)\n"
-        "    raise SystemExit(len(card()))\n"
-        "assert os.waitpid(child, 0)[1] == 0\n"
-        "inside = subprocess.run('ls -l /proc/self/fd', shell=True,"
-        " capture_output=True, text=True, close_fds=False)\n"
-        "assert inside.returncode == 0 and 'accel' not in inside.stdout\n"
-        "assert len(card()) == 1\n"
-        "ucp.ucp_cleanup(context)\n"
-        "print('done')\n";
-    EXPECT_TRUE(
-        is_quiet_success(emulated({"python3", "-c", script}), {"done"}));
-}
-
 TEST_F(undisturbed, a_machine_without_cards_uses_every_variable)
 {
     /* Opens a worker, where UCX complains of variables that nobody parsed. */

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <sstream>
 #include <thread>
 #include <tuple>
 
@@ -292,27 +291,6 @@ TEST(bad_input, a_value_that_cannot_be_parsed_registers_nothing)
             << name;
         EXPECT_EQ(1u, count(result.error, "")) << result.error;
     }
-}
-
-TEST(bad_input, every_memory_type_that_can_be_taken_is_silent)
-{
-    /* Which there are depends on UCX. */
-    const std::string before = "is not one of auto, ";
-    const std::string refused =
-        open_in_child({{"UCX_GAUDI_MEMORY_TYPE", "gold"}}).error;
-    ASSERT_THAT(refused, HasSubstr(before));
-    std::istringstream names(
-        refused.substr(refused.find(before) + before.size()));
-    unsigned count = 0;
-    for (std::string type; names >> type; ++count) {
-        if (type.back() == ',') {
-            type.pop_back();
-        }
-        EXPECT_THAT(open_in_child({{"UCX_GAUDI_MEMORY_TYPE", type}}),
-                    ended(0, IsEmpty()))
-            << type;
-    }
-    EXPECT_GT(count, 0u);
 }
 
 TEST(bad_input, impossible_staging_sizes_are_refused)

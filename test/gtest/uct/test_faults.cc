@@ -994,24 +994,39 @@ void expect_drained(std::chrono::steady_clock::time_point since)
     }
 }
 
+/* Memory of this process, which others may use. */
+struct lent_memory {
+    lent_memory(const scene &s, void *address, size_t bytes)
+        : registered(s.ipc_md, address, bytes)
+    {
+        key.key     = pack_key(s.ipc_md, registered.memh);
+        key.address = reinterpret_cast<uintptr_t>(address);
+    }
+
+    /* Let a process connect for it. */
+    void use_by(ipc_peer &user) const
+    {
+        user.hold(key, size);
+        user.let_go();
+    }
+
+    registration registered;
+    ipc_peer::memory key;
+};
+
 /* Who uses memory of this process is killed while its card has begun to. */
 GAUDI_CHILD(loses_who_uses_its_memory)
 {
     const checked_log log;
     shared_scene s;
-    uct_mem_h memh;
-    GAUDI_CHILD_REQUIRE(register_memory(s.ipc_md, s.at(place::card),
-                                        ipc_peer_bytes / 2, memh) == UCS_OK);
-    const ipc_peer::memory here{pack_key(s.ipc_md, memh),
-                                s.remote(place::card)};
+    lent_memory lent(s, s.at(place::card), 2 * size);
     unsigned files = 0;
     auto killed    = std::chrono::steady_clock::now();
     for (unsigned round = 0; round < 3; ++round) {
         neighbour user(*s.ipc);
-        user.process.hold(here, size);
-        user.process.let_go(); /* that has connected */
+        lent.use_by(user.process);
         wish((routes() == "ports") ? "wqe=lose" : "");
-        user.process.hold(here, size);
+        user.process.hold(lent.key, size);
         killed = std::chrono::steady_clock::now();
         user.process.process().kill(SIGKILL);
         EXPECT_TRUE(
@@ -1025,7 +1040,9 @@ GAUDI_CHILD(loses_who_uses_its_memory)
         s.use(s.by_other);
     }
     counted_completion over;
-    EXPECT_EQ(UCS_OK, invalidate(s.ipc_md, memh, over));
+    EXPECT_EQ(UCS_OK,
+              invalidate(s.ipc_md, std::exchange(lent.registered.memh, nullptr),
+                         over));
     EXPECT_TRUE(s.reaches([&] { return over.calls == 1; }));
     EXPECT_EQ(UCS_OK, over.status);
     expect_drained(killed);
@@ -1080,30 +1097,30 @@ TEST_P(killed_peers, fail_what_waits_for_room_like_what_is_under_way)
 INSTANTIATE_TEST_SUITE_P(over, killed_peers, ::testing::Values("ports", "host"),
                          [](const auto &route) { return string(route.param); });
 
-/* Nothing of one that has ended in order is under way any more. */
+/* Nothing of one that has ended in order is under way any more: what it used
+ * is given out again, which there is no other room for. */
 GAUDI_CHILD(is_left_in_order_by_who_uses_its_memory)
 {
     const checked_log log;
     shared_scene s;
-    uct_mem_h memh;
-    GAUDI_CHILD_REQUIRE(register_memory(s.ipc_md, s.at(place::card),
-                                        ipc_peer_bytes / 2, memh) == UCS_OK);
+    const size_t bytes = s.two_pages / 8 * 3;
+    card_memory memory(s.md, 0, bytes);
+    const lent_memory lent(s, memory.memory.address, bytes);
     ipc_peer user;
     user.connect(s.ipc->address());
-    user.hold({pack_key(s.ipc_md, memh), s.remote(place::card)}, size);
-    user.let_go();
+    lent.use_by(user);
     EXPECT_EQ(0, user.quit().exit_code);
-    const auto ended = std::chrono::steady_clock::now();
-    counted_completion over;
-    EXPECT_EQ(UCS_OK, invalidate(s.ipc_md, memh, over));
-    EXPECT_EQ(1, over.calls);
-    EXPECT_LT(std::chrono::steady_clock::now() - ended,
-              std::chrono::seconds(3));
+    const uint64_t blocks = engine_hooks::counters().allocations;
+    EXPECT_EQ(UCS_OK, memory.free());
+    const card_memory next(s.md, 0, bytes);
+    EXPECT_EQ(UCS_OK, next.status);
+    EXPECT_EQ(blocks, engine_hooks::counters().allocations);
     return 0;
 }
 
 TEST(ended_peers, are_not_waited_for)
 {
+    GAUDI_NEEDS(own_pool);
     EXPECT_TRUE(child_passes("is_left_in_order_by_who_uses_its_memory",
                              between_peers("ports")));
 }
@@ -1140,19 +1157,13 @@ GAUDI_CHILD(frees_what_others_use)
     const checked_log log;
     shared_scene s;
     card_memory memory(s.md, 0, size);
-    void *const address = memory.memory.address;
-    uct_mem_h memh;
-    GAUDI_CHILD_REQUIRE(register_memory(s.ipc_md, address, size, memh) ==
-                        UCS_OK);
+    const lent_memory lent(s, memory.memory.address, size);
     neighbour user(*s.ipc);
-    const ipc_peer::memory here{pack_key(s.ipc_md, memh),
-                                reinterpret_cast<uintptr_t>(address)};
-    user.process.hold(here, size);
-    user.process.let_go(); /* that has connected */
+    lent.use_by(user.process);
     const uint64_t before = engine_hooks::counters().jobs;
     engine_hooks::pause(true);
     /* One copy, so that nothing is asked for after the memory is free. */
-    user.process.hold(here, 4096);
+    user.process.hold(lent.key, 4096);
     EXPECT_TRUE(
         eventually([&] { return engine_hooks::counters().jobs > before; }));
     std::atomic<bool> is_free{false};
@@ -1168,7 +1179,6 @@ GAUDI_CHILD(frees_what_others_use)
     engine_hooks::pause(false);
     freeing.join();
     user.process.let_go();
-    EXPECT_EQ(UCS_OK, uct_md_mem_dereg(s.ipc_md, memh));
     return 0;
 }
 

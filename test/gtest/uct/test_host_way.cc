@@ -347,41 +347,6 @@ TEST_IN_CHILD(host_way, wakes_who_sleeps_until_a_copy_ends, over_host())
     }
 }
 
-TEST_IN_CHILD(host_way, needs_no_card_here,
-              over_host("rests", {{"HLTHUNK_EMU_DEVICES", "1"}}))
-{
-    GAUDI_NEEDS(no_card);
-    const checked_log log;
-    ipc_peer peer;
-    {
-        const opened_domain md("gaudi_ipc");
-        transport tl(md);
-        uct_ep_h ep = tl.make_ep(peer.address);
-        ASSERT_NE(nullptr, ep);
-        EXPECT_FALSE(engine_hooks::any_card());
-        const unpacked_key key(peer.device.key);
-        const endpoint target{ep, key.rkey()};
-        std::vector<char> host(ipc_peer_bytes);
-        fill_pattern(host.data(), host.size(), 1);
-        counted_completion done[2];
-        target.start_put(host.data(), host.size(), peer.device.address,
-                         &done[0]);
-        tl.flush();
-        EXPECT_TRUE(ended_once(done[0]));
-        EXPECT_TRUE(peer.has(true, host.size(), 1));
-        peer.fill(2);
-        target.start_get(host.data(), host.size(), peer.device.address,
-                         &done[1]);
-        tl.flush();
-        EXPECT_TRUE(ended_once(done[1]));
-        EXPECT_TRUE(has_pattern(host.data(), host.size(), 2));
-        EXPECT_EQ(UCS_OK,
-                  target.put_short(host.data(), 1, peer.device.address));
-        uct_ep_destroy(ep);
-    }
-    EXPECT_THAT(peer.quit(), ended(0, ::testing::IsEmpty()));
-}
-
 /* Which has closed gaudi_ipc, and opens it again. */
 TEST_IN_CHILD(host_way, meets_a_peer_again, over_host())
 {
@@ -438,47 +403,6 @@ TEST_IN_CHILD(host_way, forgets_a_client_that_goes, over_host("polls"))
         }));
         files = count_open_fds();
     }
-}
-
-/* Even when who asked for them is gone. */
-TEST_IN_CHILD(host_way, does_not_let_go_of_memory_before_its_own_copies_end,
-              over_host("polls"))
-{
-    pair p;
-    device_buffer memory(p.copy_md, ipc_peer_bytes);
-    uct_mem_h memh = nullptr;
-    ASSERT_EQ(UCS_OK,
-              register_memory(p.ipc_md, memory.address, ipc_peer_bytes, memh));
-    const ipc_peer::memory shared{pack_key(p.ipc_md, memh), memory.remote()};
-    auto client = std::make_unique<ipc_peer>();
-    client->connect(p.tl->address());
-    client->hold(shared);
-    client->let_go(); /* has connected */
-    const uint64_t before = engine_hooks::counters().jobs;
-    engine_hooks::pause(true);
-    client->hold(shared);
-    ASSERT_TRUE(
-        eventually([&] { return engine_hooks::counters().jobs > before; }));
-    client->process().kill(SIGKILL);
-    client.reset();
-    std::atomic<bool> ended{false};
-    std::thread freeing([&] {
-        EXPECT_EQ(UCS_OK, uct_md_mem_dereg(p.ipc_md, memh));
-        ended = true;
-    });
-    for (unsigned i = 0; i < 1000; ++i) {
-        p.tl->progress();
-        std::this_thread::yield();
-    }
-    /* Nobody else waits for that. */
-    device_buffer another(p.copy_md, ipc_peer_bytes);
-    {
-        registration its(p.ipc_md, another.address, ipc_peer_bytes);
-        EXPECT_FALSE(pack_key(p.ipc_md, its.memh).empty());
-    }
-    EXPECT_FALSE(ended);
-    engine_hooks::pause(false);
-    freeing.join();
 }
 
 /* Forked children, of either side, have no part in it, and live on. */

@@ -13,13 +13,6 @@
 
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-
-extern "C" {
-#include <config.h>
-#include <ucs/config/global_opts.h>
-#include <ucs/debug/log.h>
-}
 
 namespace gaudi::test {
 
@@ -28,55 +21,6 @@ namespace {
 using ipc = beside_a_peer;
 
 } // namespace
-
-/* Else UCP would do without gaudi_ipc, and touch device memory. */
-TEST_F(ipc, peers_are_not_unreachable_for_want_of_a_descriptor)
-{
-    const interface_address &to = peer.address;
-    rlimit before;
-    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &before));
-    const rlimit none{3, before.rlim_max};
-    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &none));
-    EXPECT_TRUE(uct_iface_is_reachable(
-        tl->iface,
-        reinterpret_cast<const uct_device_addr_t *>(to.device.data()),
-        reinterpret_cast<const uct_iface_addr_t *>(to.iface.data())));
-    EXPECT_EQ(0, setrlimit(RLIMIT_NOFILE, &before));
-}
-
-TEST_F(ipc, refuses_alignments_that_are_none)
-{
-    constexpr uint64_t alignment = UCT_IFACE_PARAM_FIELD_AM_ALIGNMENT;
-    constexpr uint64_t offset    = UCT_IFACE_PARAM_FIELD_AM_ALIGN_OFFSET;
-    uct_iface_config_t *config;
-    ASSERT_EQ(UCS_OK, uct_md_iface_config_read(ipc_md, "gaudi_ipc", nullptr,
-                                               nullptr, &config));
-    const auto open = [&](uint64_t fields, size_t bytes, size_t offset_bytes) {
-        uct_iface_params_t params{};
-        params.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE |
-                            UCT_IFACE_PARAM_FIELD_DEVICE | fields;
-        params.open_mode            = UCT_IFACE_OPEN_MODE_DEVICE;
-        params.mode.device.tl_name  = "gaudi_ipc";
-        params.mode.device.dev_name = "gaudi";
-        params.am_alignment         = bytes;
-        params.am_align_offset      = offset_bytes;
-        uct_iface_h iface;
-        const ucs_status_t status =
-            uct_iface_open(ipc_md, tl->worker, &params, config, &iface);
-        if (status == UCS_OK) {
-            uct_iface_close(iface);
-        }
-        return status;
-    };
-    EXPECT_EQ(UCS_OK, open(alignment, 1, 0));
-    EXPECT_EQ(UCS_OK, open(alignment | offset, 4096, 8));
-    EXPECT_THAT(take_logs(), ::testing::IsEmpty());
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(alignment, 0, 0));
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(alignment, 3, 0));
-    EXPECT_EQ(UCS_ERR_INVALID_PARAM, open(offset, 0, 11));
-    EXPECT_EQ(3u, take_logs().size());
-    uct_config_release(config);
-}
 
 /* Each registration has a key of its own. */
 TEST_F(ipc, an_invalidation_does_not_wait_for_other_registrations)
@@ -462,45 +406,6 @@ TEST_F(ipc_own_messages, put_nothing_that_cannot_be_fetched)
         uct_ep_destroy(to);
     }
     (void)take_logs();
-}
-
-/* UCX counts what its log tells, where it was built with that. */
-TEST_F(ipc_own_messages, are_traced)
-{
-    struct trace {
-        std::vector<std::pair<uct_am_trace_type_t, std::string>> seen;
-        static void note(void *self, uct_am_trace_type_t type, uint8_t id,
-                         const void *data, size_t length, char *buffer, size_t)
-        {
-            EXPECT_EQ(ipc_echo_id, id);
-            *buffer = '\0';
-            static_cast<trace *>(self)->seen.emplace_back(
-                type, std::string(static_cast<const char *>(data), length));
-        }
-    } traced;
-    ASSERT_EQ(UCS_OK, uct_iface_set_am_tracer(tl->iface, trace::note, &traced));
-    const auto level                        = ucs_global_opts.log_component;
-    ucs_global_opts.log_component.log_level = UCS_LOG_LEVEL_TRACE_DATA;
-    EXPECT_EQ(UCS_OK, uct_ep_am_short(loop, ipc_echo_id, 0, "x", 1));
-    char bytes[]        = "iov";
-    const uct_iov_t iov = {bytes, 3, nullptr, 0, 1};
-    EXPECT_EQ(UCS_OK, uct_ep_am_short_iov(loop, ipc_echo_id, &iov, 1));
-    packed_bytes packed = {"packed", 6};
-    EXPECT_EQ(
-        6, uct_ep_am_bcopy(loop, ipc_echo_id, packed_bytes::pack, &packed, 0));
-    wait_for(3);
-    ucs_global_opts.log_component = level;
-    ASSERT_EQ(UCS_OK, uct_iface_set_am_tracer(tl->iface, nullptr, nullptr));
-
-    std::vector<std::pair<uct_am_trace_type_t, std::string>> expected;
-    for (const auto type : {UCT_AM_TRACE_TYPE_SEND, UCT_AM_TRACE_TYPE_RECV}) {
-        if (UCS_MAX_LOG_LEVEL >= UCS_LOG_LEVEL_TRACE_DATA) {
-            expected.emplace_back(type, std::string(8, '\0') + "x");
-            expected.emplace_back(type, "iov");
-            expected.emplace_back(type, "packed");
-        }
-    }
-    EXPECT_EQ(expected, traced.seen);
 }
 
 TEST_P(ipc_own_keys, end_with_their_registration)

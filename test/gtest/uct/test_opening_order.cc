@@ -137,17 +137,4 @@ TEST_F(opening_order, an_allocation_takes_the_card_that_is_free_by_then)
     expect_round_trip(tl, device.data());
 }
 
-TEST_F(opening_order, cards_are_opened_while_their_last_user_closes_them)
-{
-    const auto use_and_close = [] {
-        for (unsigned round = 0; round < 50; ++round) {
-            const opened_domain domain;
-            const device_buffer device(domain, size);
-            EXPECT_NE(nullptr, device.address) << "round " << round;
-        }
-    };
-    std::jthread other(use_and_close);
-    use_and_close();
-}
-
 } // namespace gaudi::test

@@ -199,16 +199,4 @@ TEST_F(ipc_performance_model, the_interface_as_a_whole)
     EXPECT_EQ(7, untouched.recv_overhead);
 }
 
-/* Both can serve the own process; the default put and get of UCP take the
- * transport with less overhead and latency for one. */
-TEST_F(ipc_performance_model, gaudi_cpy_looks_faster_within_a_process)
-{
-    const auto cost = [](const uct_iface_attr_t &of) {
-        return of.overhead + of.latency.c;
-    };
-    EXPECT_LT(cost(of_copy), cost(tl->attr));
-    EXPECT_TRUE(of_copy.cap.flags & UCT_IFACE_FLAG_GET_SHORT);
-    EXPECT_TRUE(tl->attr.cap.flags & UCT_IFACE_FLAG_GET_SHORT);
-}
-
 } // namespace gaudi::test

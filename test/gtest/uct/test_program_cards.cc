@@ -6,7 +6,6 @@
 #include "common/process_state.h"
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -460,29 +459,28 @@ TEST_P(card_in_reset, does_not_delay_hlthunk_open_and_hlthunk_close)
 
 GAUDI_CHILD(uses_its_own_card_during_a_reset)
 {
-    using std::chrono::steady_clock;
     load_module();
     (void)cards(); /* loads the driver */
     if (std::string(std::getenv("OPEN_CARD")) != "none") {
         (void)allocate("gaudi0");
     }
     std::atomic<pid_t> opener{0};
+    std::atomic<bool> ended{false};
     std::thread opening([&] {
         opener = gettid();
         (void)allocate("gaudi1");
+        ended = true;
     });
     GAUDI_CHILD_REQUIRE(
         eventually([&] { return (opener != 0) && is_asleep(opener); }));
     /* The opener wakes up every 20 ms. */
     for (unsigned round = 0; round < 100; ++round) {
-        const auto start = steady_clock::now();
-        const int fd     = emulator::instance().hlthunk_open_by_module_id(2);
+        const int fd = emulator::instance().hlthunk_open_by_module_id(2);
         GAUDI_CHILD_REQUIRE(fd >= 0);
         EXPECT_THAT(cards(), HasSubstr("gaudi2 open")) << "adopted";
         EXPECT_EQ(0, hl().hlthunk_close(fd));
-        GAUDI_CHILD_REQUIRE(steady_clock::now() - start <
-                            std::chrono::seconds(5));
     }
+    GAUDI_CHILD_REQUIRE(!ended);
     meet(nullptr);
     opening.join();
     return 0;

@@ -3,7 +3,6 @@
 #include "common/uct_config.h"
 #include "gtest/uct/fixture.h"
 
-#include <array>
 #include <memory>
 
 #include <sys/mman.h>
@@ -172,18 +171,6 @@ TEST_F(registrations, wrong_advice_is_refused)
     EXPECT_EQ(UCS_ERR_INVALID_PARAM,
               advise(device.memh, device.data() + size, 1, need));
     EXPECT_EQ(UCS_ERR_INVALID_PARAM, advise(memh.memh, device.data(), 1, need));
-}
-
-TEST_F(registrations, what_is_no_handle_is_refused)
-{
-    std::array<uint64_t, 16> foreign{};
-    for (uct_mem_h handle :
-         {static_cast<uct_mem_h>(nullptr), static_cast<uct_mem_h>(&foreign)}) {
-        EXPECT_EQ(UCS_ERR_INVALID_PARAM, uct_md_mem_dereg(md, handle));
-        EXPECT_EQ(UCS_ERR_INVALID_PARAM,
-                  uct_md_mem_advise(md, handle, &foreign, 1, UCT_MADV_NORMAL));
-        EXPECT_FALSE(take_logs().empty());
-    }
 }
 
 TEST_F(registrations, undoing_one_twice_is_refused)

@@ -18,11 +18,7 @@ struct mailbox {
     worker *of = nullptr;
     std::mutex lock;
     std::optional<slot> wanted;
-    void *come    = nullptr; /* descriptor of a message that nobody wanted */
-    bool is_eager = false;   /* ... is the message itself */
-    size_t length = 0;       /* of that message */
-    bool has_come = false;
-    bool started  = false; /* receiving into the slot */
+    bool started             = false; /* receiving into the slot */
     ucs_status_ptr_t request = nullptr;
 };
 
@@ -65,41 +61,15 @@ ucs_status_ptr_t start(worker &of, void *descriptor, size_t length,
     return request;
 }
 
-/* UCP 1.13 keeps an eager message's memory for ever when it is received after
- * the callback. So those are copied from there, and given back. */
-ucs_status_ptr_t start_late(mailbox &mail, const slot &to)
-{
-    if (mail.come == nullptr) {
-        return nullptr;
-    }
-    if (!mail.is_eager) {
-        return start(*mail.of, mail.come, mail.length, to);
-    }
-    if (mail.length != to.size) {
-        die("active message", "the length is wrong");
-    }
-    to.where.store(to.offset, static_cast<char *>(mail.come), mail.length);
-    ucp_am_data_release(mail.of->get(), mail.come);
-    return nullptr;
-}
-
 ucs_status_t on_message(void *arg, const void *header, size_t header_size,
-                        void *data, size_t length,
-                        const ucp_am_recv_param_t *param)
+                        void *data, size_t length, const ucp_am_recv_param_t *)
 {
     mailbox &mail = *static_cast<mailbox *>(arg);
     check_header(header, header_size, length);
 
     std::unique_lock<std::mutex> lock(mail.lock);
-    if (mail.has_come || mail.started) {
-        die("active message", "nobody sent it");
-    }
-    if (!mail.wanted) {
-        mail.has_come = true;
-        mail.come     = (length > 0) ? data : nullptr;
-        mail.is_eager = (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_DATA) != 0;
-        mail.length   = length;
-        return (length > 0) ? UCS_INPROGRESS : UCS_OK;
+    if (mail.started || !mail.wanted) {
+        die("active message", "nobody waits for it");
     }
     const slot to = *mail.wanted;
     lock.unlock();
@@ -129,25 +99,12 @@ operation send(side &from, const slot &what)
                      "ucp_am_send_nbx", header);
 }
 
-bool has_come(side &to, const slot &)
-{
-    const std::lock_guard<std::mutex> lock(to.mail().lock);
-    return to.mail().has_come;
-}
-
 operation receive(side &to, const slot &what)
 {
     mailbox &mail = to.mail();
-    std::unique_lock<std::mutex> lock(mail.lock);
-    if (!mail.has_come) {
+    {
+        const std::lock_guard<std::mutex> guard(mail.lock);
         mail.wanted.emplace(what);
-    } else {
-        lock.unlock();
-        ucs_status_ptr_t request = start_late(mail, what);
-        lock.lock();
-        mail.request  = request;
-        mail.started  = true;
-        mail.has_come = false;
     }
     return operation([&mail] {
         const std::lock_guard<std::mutex> locked(mail.lock);
@@ -173,14 +130,11 @@ operation receive(side &to, const slot &what)
 }
 
 constexpr message_kind kinds[] = {
-    {"active message expected", 0, true, false, send<0>, nullptr, receive},
-    {"active message unexpected", 0, false, false, send<0>, has_come, receive},
-    {"eager active message", 0, true, false, send<UCP_AM_SEND_FLAG_EAGER>,
-     nullptr, receive},
-    {"rendezvous active message", 1, true, false, send<UCP_AM_SEND_FLAG_RNDV>,
-     nullptr, receive},
-    {"rendezvous active message unexpected", 1, false, false,
-     send<UCP_AM_SEND_FLAG_RNDV>, has_come, receive},
+    {"active message", 0, true, send<0>, nullptr, receive},
+    {"eager active message", 0, true, send<UCP_AM_SEND_FLAG_EAGER>, nullptr,
+     receive},
+    {"rendezvous active message", 1, true, send<UCP_AM_SEND_FLAG_RNDV>, nullptr,
+     receive},
 };
 
 } // namespace

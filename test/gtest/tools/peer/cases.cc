@@ -163,9 +163,6 @@ void run_messages(const own_ends &here, std::span<const message_kind> kinds,
     for (const message_kind &kind : kinds) {
         for (const kind_of_memory from : where) {
             for (const kind_of_memory to : where) {
-                if (kind.to_host_only && (to == kind_of_memory::gaudi)) {
-                    continue;
-                }
                 for (const size_t size : sizes) {
                     if (size < kind.smallest) {
                         continue;

@@ -21,7 +21,6 @@ struct message_kind {
     const char *name;
     size_t smallest;     /**< bytes that it can send */
     bool receives_first; /**< the receiver waits when the message comes */
-    bool to_host_only;   /**< UCP hands out host memory of its own */
     operation (*send)(side &from, const slot &what);
     /** When it is there before anybody wants it. Null: need not be asked. */
     bool (*has_come)(side &to, const slot &what);

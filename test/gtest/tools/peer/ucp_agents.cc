@@ -12,17 +12,14 @@
  * usage: ucp_peer client|server agents CASE COUNT [OPTION...]
  *
  *   blocks    lists of COUNT blocks, put and get, between all kinds of memory
- *   wake      COUNT notifications there and back
  *   churn     while lists are on their way, other memory comes and goes, COUNT
  *             times
  *   abandon   COUNT lists are dropped on their way
  *   withdraw  COUNT times the server takes memory back that is written into
- *   lanes     a list of COUNT blocks; then the client prints its endpoint
  *
  * options:
  *     thread       a progress thread, and two threads with lists
  *     workers=N    so many workers of an agent, each with a thread for lists
- *     no-errors    endpoints without error handling
  *     host         leave out device memory
  *     card         device memory of a card that the program opens by itself
  *     refuses      keys of memory that was taken back are refused
@@ -65,7 +62,6 @@ struct agent_case {
     size_t count     = 0;
     bool thread      = false;
     unsigned workers = 1;
-    bool errors      = true;
     bool host        = false;
     bool card        = false;
     bool refuses     = false;
@@ -88,8 +84,6 @@ agent_case parse_case(int argc, char **argv)
         if (option.starts_with("workers=")) {
             result.workers =
                 static_cast<unsigned>(std::stoul(option.substr(8)));
-        } else if (option == "no-errors") {
-            result.errors = false;
         } else if (switches.contains(option)) {
             *switches.at(option) = true;
         } else {
@@ -172,7 +166,7 @@ public:
     {
         for (const auto &one : workers) {
             endpoints.push_back(nullptr);
-            require(connect(*one, address, how_.errors, {on_error, this},
+            require(connect(*one, address, true, {on_error, this},
                             endpoints.back()),
                     "ucp_ep_create");
         }
@@ -583,9 +577,10 @@ public:
     void run()
     {
         const std::map<std::string, void (party::*)()> cases{
-            {"blocks", &party::move_all},   {"wake", &party::wake},
-            {"churn", &party::churn},       {"abandon", &party::abandon},
-            {"withdraw", &party::withdraw}, {"lanes", &party::show_lanes}};
+            {"blocks", &party::move_all},
+            {"churn", &party::churn},
+            {"abandon", &party::abandon},
+            {"withdraw", &party::withdraw}};
         if (!cases.contains(how_.what)) {
             die(how_.what, "is no case");
         }
@@ -739,20 +734,6 @@ private:
         }
     }
 
-    void wake()
-    {
-        for (size_t i = 0; i < how_.count; ++i) {
-            const std::string text = std::to_string(i);
-            if (how_.is_client) {
-                agent_.notify(text);
-            }
-            hear(text);
-            if (!how_.is_client) {
-                agent_.notify(text);
-            }
-        }
-    }
-
     /* Memory that the server adds, the client writes into once, and the server
      * removes. */
     void use_what_comes_and_goes()
@@ -849,15 +830,6 @@ private:
             all.tell(*this);
         }
         move(true, all);
-    }
-
-    void show_lanes()
-    {
-        blocks all(*this, favourites(), {how_.count, few.size});
-        move(true, all);
-        if (how_.is_client) {
-            ucp_ep_print_info(agent_.endpoints[0], stdout);
-        }
     }
 
     const agent_case &how_;

@@ -31,8 +31,6 @@
  *     plain        do not tell UCP of heap memory, but for targets of the other
  *                  side's puts and gets
  * alone:
- *     workers      to another worker than the own one,
- *     contexts     or to that of another context
  *     second-card  the target's device memory is on another card
  *     late         no card can be had before UCP is open
  */
@@ -86,9 +84,9 @@ struct options {
 options parse(int argc, char **argv)
 {
     static const std::set<std::string> known = {
-        "handles", "info",     "card-before", "card-after",  "peer-errors",
-        "count",   "plain",    "sockaddr",    "second-card", "late",
-        "workers", "contexts", "worker-wait", "event-fd"};
+        "handles",     "info",  "card-before", "card-after",
+        "peer-errors", "count", "plain",       "sockaddr",
+        "second-card", "late",  "worker-wait", "event-fd"};
     options result{.is_client = (argv[1] == std::string("client")),
                    .traffic   = split(argv[2])};
     for (const std::string option : std::span(argv + 3, argv + argc)) {
@@ -289,41 +287,24 @@ void run_side(const options &how, context &common)
 
 /* --- one process ---------------------------------------------------------- */
 
-void run_alone(const options &how, context &first)
+void run_alone(const options &how, context &common)
 {
-    std::unique_ptr<context> second;
-    if (how.has("contexts")) {
-        second = std::make_unique<context>();
-    }
-    context &other = second ? *second : first;
-    worker from(first, UCS_THREAD_MODE_SINGLE);
-    std::unique_ptr<worker> to;
-    if (second || how.has("workers")) {
-        to = std::make_unique<worker>(other, UCS_THREAD_MODE_SINGLE);
-    }
+    worker mine(common, UCS_THREAD_MODE_SINGLE);
     get_late_cards(how);
-    memories sources(first, how.sizes);
-    memories targets(other, how.sizes,
+    memories sources(common, how.sizes);
+    memories targets(common, how.sizes,
                      how.has("second-card") ? on_second_card : 0);
-    side active(from, 0, to ? to->address() : from.address());
-    std::unique_ptr<side> passive;
-    if (to) {
-        passive = std::make_unique<side>(*to, 0, from.address());
-    }
-    const own_ends both{&active, &sources, passive ? passive.get() : &active,
-                        &targets};
+    side end(mine, 0, mine.address());
+    const own_ends both{&end, &sources, &end, &targets};
     for (const std::string &traffic : how.traffic) {
         run_traffic(how, both, traffic, traffic != "pieces",
-                    [&] { return targets.open_from(active); });
+                    [&] { return targets.open_from(end); });
     }
     set_case("the end");
     if (how.has("info")) {
-        print_info(active);
+        print_info(end);
     }
-    both.finish(active.close());
-    if (passive) {
-        both.finish(passive->close());
-    }
+    both.finish(end.close());
 }
 
 int run_transfers(int argc, char **argv)
