@@ -32,11 +32,6 @@ bool is_by_synapse()
     return std::getenv("UCX_GAUDI_ENGINE") != nullptr;
 }
 
-void expect_quiet_success(const char *child, const child_options &options)
-{
-    EXPECT_THAT(run_child(child, options), ended(0, IsEmpty()));
-}
-
 void *allocate(const char *card, ucs_status_t expected = UCS_OK)
 {
     void *address = nullptr;
@@ -134,7 +129,8 @@ bool copies_between(void *one, void *other)
 
 } // namespace
 
-GAUDI_CHILD(chooses_its_cards)
+TEST_IN_CHILD_SAYING(program_cards, are_those_that_the_program_chooses,
+                     IsEmpty(), logging({{"HLTHUNK_EMU_DEVICES", "3"}}))
 {
     load_module();
     EXPECT_EQ("gaudi0 free, gaudi1 free, gaudi2 free", cards());
@@ -147,8 +143,8 @@ GAUDI_CHILD(chooses_its_cards)
         EXPECT_EQ("gaudi2", card_of(third));
         EXPECT_EQ("gaudi0", card_of(first));
         EXPECT_EQ("gaudi0 open, gaudi1 open, gaudi2 open", cards());
-        GAUDI_CHILD_REQUIRE(copies_between(first, third));
-        GAUDI_CHILD_REQUIRE(copies_between(third, second));
+        ASSERT_TRUE(copies_between(first, third));
+        ASSERT_TRUE(copies_between(third, second));
         EXPECT_EQ(UCS_OK, release(first));
         EXPECT_EQ(UCS_OK, release(third));
     }
@@ -158,13 +154,6 @@ GAUDI_CHILD(chooses_its_cards)
     EXPECT_EQ(UCS_OK, release(second));
     EXPECT_EQ(UCS_OK, close_cards());
     EXPECT_EQ("gaudi0 free, gaudi1 free, gaudi2 free", cards());
-    return 0;
-}
-
-TEST(program_cards, are_those_that_the_program_chooses)
-{
-    expect_quiet_success("chooses_its_cards",
-                         logging({{"HLTHUNK_EMU_DEVICES", "3"}}));
 }
 
 TEST_IN_CHILD_SAYING(
@@ -380,66 +369,73 @@ TEST_IN_CHILD_SAYING(program_cards, that_are_removed_leave_no_descriptor,
     ASSERT_EQ(before, count_open_fds());
 }
 
-TEST_IN_CHILD(program_cards,
-              serve_while_another_one_is_waited_for_that_is_in_reset,
-              logging({{"HLTHUNK_EMU_DEVICES", "2"},
-                       {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
-                       {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}))
+/* A thread that opens a card which is in reset, and waits for the end of that.
+ */
+class opening_in_reset {
+public:
+    explicit opening_in_reset(const char *card)
+        : thread_([this, card] {
+              tid_ = gettid();
+              (void)allocate(card);
+              has_ended_ = true;
+          })
+    {}
+    void await_sleep() const
+    {
+        ASSERT_TRUE(eventually([&] { return (tid_ != 0) && is_asleep(tid_); }));
+    }
+    /* It had to wait until now. */
+    void end_reset()
+    {
+        EXPECT_FALSE(has_ended_);
+        meet(nullptr);
+        thread_.join();
+    }
+
+private:
+    std::atomic<pid_t> tid_{0};
+    std::atomic<bool> has_ended_{false};
+    std::thread thread_;
+};
+
+child_options reset_of_second(const char *cards, child_environment more = {})
 {
-    GAUDI_NEEDS(cards_of_ucx);
-    load_module();
-    void *const address = allocate("gaudi0");
-    std::atomic<bool> begun{false};
-    std::atomic<bool> ended{false};
-    std::thread opening([&] {
-        begun = true;
-        (void)allocate("gaudi1", UCS_ERR_NO_DEVICE);
-        ended = true;
-    });
-    while (!begun) {
-        std::this_thread::yield();
-    }
-    for (unsigned i = 0; i < 1000; ++i) {
-        ASSERT_EQ(UCS_OK, copy(address, &i, sizeof(i)));
-    }
-    ASSERT_TRUE(!ended);
-    opening.join();
-    ASSERT_EQ(UCS_OK, release(address));
+    more.emplace_back("HLTHUNK_EMU_DEVICES", cards);
+    more.emplace_back("HLTHUNK_EMU_FAULTS", "open=EAGAIN@1");
+    more.emplace_back("UCX_GAUDI_RESET_TIMEOUT", "60s");
+    return logging(std::move(more));
 }
 
-TEST_IN_CHILD(program_cards, in_reset_hold_up_nobody_who_asks_what_memory_is,
-              logging({{"HLTHUNK_EMU_DEVICES", "2"},
-                       {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
-                       {"UCX_GAUDI_RESET_TIMEOUT", "5s"}}))
+TEST_IN_CHILD(program_cards, in_reset_hold_up_nobody, reset_of_second("2"))
 {
     GAUDI_NEEDS(cards_of_ucx);
     load_module();
     void *const known = allocate("gaudi0");
     auto *const other = static_cast<char *>(known) + (size_t{1} << 40);
     const opened_domain md;
-    std::atomic<pid_t> opener{0};
-    std::atomic<bool> ended{false};
-    std::thread opening([&] {
-        opener = gettid();
-        (void)allocate("gaudi1");
-        ended = true;
-    });
-    /* It waits for the end of the reset. */
-    ASSERT_TRUE(eventually([&] { return (opener != 0) && is_asleep(opener); }));
+    opening_in_reset opening("gaudi1");
+    opening.await_sleep();
+    for (unsigned i = 0; i < 1000; ++i) {
+        ASSERT_EQ(UCS_OK, copy(known, &i, sizeof(i)));
+    }
     uct_md_mem_attr_t attr{};
     attr.field_mask = UCT_MD_MEM_ATTR_FIELD_MEM_TYPE;
     for (void *address : {known, static_cast<void *>(other)}) {
         ASSERT_EQ(UCS_OK, uct_md_mem_query(md, address, 1, &attr));
         ASSERT_TRUE(attr.mem_type == GAUDI_CALL(ucx_gaudi_memory_type)());
     }
-    ASSERT_TRUE(!ended);
-    meet(nullptr);
-    opening.join();
+    opening.end_reset();
     /* with the allocations */
 }
 
 /* With a card open in the process, and with none. */
-class card_in_reset : public ::testing::TestWithParam<const char *> {};
+class card_in_reset : public ::testing::TestWithParam<const char *> {
+protected:
+    static child_options options()
+    {
+        return reset_of_second("3", {{"OPEN_CARD", GetParam()}});
+    }
+};
 
 INSTANTIATE_TEST_SUITE_P(beside, card_in_reset,
                          ::testing::Values("gaudi0", "none"),
@@ -447,59 +443,35 @@ INSTANTIATE_TEST_SUITE_P(beside, card_in_reset,
                              return std::string(each.param);
                          });
 
-TEST_P(card_in_reset, does_not_delay_hlthunk_open_and_hlthunk_close)
+GAUDI_TEST_IN_CHILD(TEST_P, card_in_reset,
+                    does_not_delay_hlthunk_open_and_hlthunk_close, IsEmpty(),
+                    options())
 {
     GAUDI_NEEDS(cards_of_ucx);
-    expect_quiet_success("uses_its_own_card_during_a_reset",
-                         logging({{"HLTHUNK_EMU_DEVICES", "3"},
-                                  {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
-                                  {"UCX_GAUDI_RESET_TIMEOUT", "60s"},
-                                  {"OPEN_CARD", GetParam()}}));
-}
-
-GAUDI_CHILD(uses_its_own_card_during_a_reset)
-{
     load_module();
     (void)cards(); /* loads the driver */
     if (std::string(std::getenv("OPEN_CARD")) != "none") {
         (void)allocate("gaudi0");
     }
-    std::atomic<pid_t> opener{0};
-    std::atomic<bool> ended{false};
-    std::thread opening([&] {
-        opener = gettid();
-        (void)allocate("gaudi1");
-        ended = true;
-    });
-    GAUDI_CHILD_REQUIRE(
-        eventually([&] { return (opener != 0) && is_asleep(opener); }));
+    opening_in_reset opening("gaudi1");
+    opening.await_sleep();
     /* The opener wakes up every 20 ms. */
     for (unsigned round = 0; round < 100; ++round) {
         const int fd = emulator::instance().hlthunk_open_by_module_id(2);
-        GAUDI_CHILD_REQUIRE(fd >= 0);
+        ASSERT_TRUE(fd >= 0);
         EXPECT_THAT(cards(), HasSubstr("gaudi2 open")) << "adopted";
         EXPECT_EQ(0, hl().hlthunk_close(fd));
     }
-    GAUDI_CHILD_REQUIRE(!ended);
-    meet(nullptr);
-    opening.join();
-    return 0;
+    opening.end_reset();
 }
 
 /* UCX has opened the first of all cards, and waits for the second. */
 TEST_IN_CHILD(program_cards, are_lent_while_another_one_is_in_reset,
-              logging({{"HLTHUNK_EMU_DEVICES", "2"},
-                       {"HLTHUNK_EMU_FAULTS", "open=EAGAIN@1"},
-                       {"UCX_GAUDI_DEVICES", "all"},
-                       {"UCX_GAUDI_RESET_TIMEOUT", "60s"}}))
+              reset_of_second("2", {{"UCX_GAUDI_DEVICES", "all"}}))
 {
     GAUDI_NEEDS(cards_of_ucx);
     load_module();
-    std::atomic<bool> ended{false};
-    std::thread opening([&] {
-        (void)allocate("gaudi0");
-        ended = true;
-    });
+    opening_in_reset opening("gaudi0");
     ASSERT_TRUE(eventually(
         [] { return cards().find("gaudi0 taken") != std::string::npos; }));
     const int fd = emulator::instance().hlthunk_open_by_module_id(0);
@@ -507,9 +479,7 @@ TEST_IN_CHILD(program_cards, are_lent_while_another_one_is_in_reset,
     ASSERT_TRUE(hl().hlthunk_device_memory_alloc(fd, device_page(), 0, false,
                                                  true) != 0);
     ASSERT_EQ(0, hl().hlthunk_close(fd));
-    ASSERT_TRUE(!ended);
-    meet(nullptr);
-    opening.join();
+    opening.end_reset();
     ASSERT_EQ("gaudi0 open, gaudi1 open", cards());
 }
 
