@@ -103,14 +103,6 @@ TEST_F(no_card, counts_those_that_may_be_seen)
         preface + "1 of 1 cards are in use by other processes");
 }
 
-TEST_F(no_card, a_named_card_that_is_taken_is_told_once)
-{
-    expect_reason(run_beside_a_holder(perftest_of_gaudi,
-                                      {{"UCX_GAUDI_DEVICES", "gaudi1"}}),
-                  "ERROR UCX_GAUDI_DEVICES=gaudi1: .*gaudi1 .* is in use by "
-                  "another process \\(`ucx-gaudi info` shows it\\)$");
-}
-
 TEST_F(no_card, is_no_news_to_who_does_not_ask)
 {
     const arguments command = words("ucx_info -p -w -u t");

@@ -977,11 +977,12 @@ INSTANTIATE_TEST_SUITE_P(over, interruptions,
 
 /* --- the other way round -------------------------------------------------- */
 
-child_options between_peers(const char *route)
+child_options between_peers(const char *route, child_environment more = {})
 {
-    return {{{"UCX_GAUDI_IPC_ROUTES", route},
-             {"HLTHUNK_EMU_PORTS", "y"},
-             {peer_habit, "sleeps"}}};
+    more.insert(more.end(), {{"UCX_GAUDI_IPC_ROUTES", route},
+                             {"HLTHUNK_EMU_PORTS", "y"},
+                             {peer_habit, "sleeps"}});
+    return {more};
 }
 
 /* Nothing is over before what a card may still write over ports has ended,
@@ -1014,8 +1015,14 @@ struct lent_memory {
     ipc_peer::memory key;
 };
 
-/* Who uses memory of this process is killed while its card has begun to. */
-GAUDI_CHILD(loses_who_uses_its_memory)
+class killed_peers : public ::testing::TestWithParam<const char *> {};
+
+INSTANTIATE_TEST_SUITE_P(over, killed_peers, ::testing::Values("ports", "host"),
+                         [](const auto &route) { return string(route.param); });
+
+/* While the card here has begun to copy for it. */
+TEST_P_IN_CHILD(killed_peers, leave_memory_to_its_owner,
+                between_peers(GetParam()))
 {
     const checked_log log;
     shared_scene s;
@@ -1048,11 +1055,11 @@ GAUDI_CHILD(loses_who_uses_its_memory)
     expect_drained(killed);
     EXPECT_TRUE(s.copy->holds(s.remote(place::card), size, sent));
     (void)take_logs();
-    return 0;
 }
 
 /* The last ones wait for room behind the first: a connection takes 512. */
-GAUDI_CHILD(loses_whom_it_waits_for)
+TEST_P_IN_CHILD(killed_peers, fail_what_waits_for_room_like_what_is_under_way,
+                between_peers(GetParam()))
 {
     const checked_log log;
     shared_scene s;
@@ -1077,30 +1084,13 @@ GAUDI_CHILD(loses_whom_it_waits_for)
         EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, each.status);
     }
     (void)take_logs();
-    return 0;
 }
-
-class killed_peers : public ::testing::TestWithParam<const char *> {};
-
-TEST_P(killed_peers, leave_memory_to_its_owner)
-{
-    EXPECT_TRUE(
-        child_passes("loses_who_uses_its_memory", between_peers(GetParam())));
-}
-
-TEST_P(killed_peers, fail_what_waits_for_room_like_what_is_under_way)
-{
-    EXPECT_TRUE(
-        child_passes("loses_whom_it_waits_for", between_peers(GetParam())));
-}
-
-INSTANTIATE_TEST_SUITE_P(over, killed_peers, ::testing::Values("ports", "host"),
-                         [](const auto &route) { return string(route.param); });
 
 /* Nothing of one that has ended in order is under way any more: what it used
  * is given out again, which there is no other room for. */
-GAUDI_CHILD(is_left_in_order_by_who_uses_its_memory)
+TEST_IN_CHILD(ended_peers, are_not_waited_for, between_peers("ports"))
 {
+    GAUDI_NEEDS(own_pool);
     const checked_log log;
     shared_scene s;
     const size_t bytes = s.two_pages / 8 * 3;
@@ -1115,19 +1105,11 @@ GAUDI_CHILD(is_left_in_order_by_who_uses_its_memory)
     const card_memory next(s.md, 0, bytes);
     EXPECT_EQ(UCS_OK, next.status);
     EXPECT_EQ(blocks, engine_hooks::counters().allocations);
-    return 0;
-}
-
-TEST(ended_peers, are_not_waited_for)
-{
-    GAUDI_NEEDS(own_pool);
-    EXPECT_TRUE(child_passes("is_left_in_order_by_who_uses_its_memory",
-                             between_peers("ports")));
 }
 
 /* One that has closed its interface may be idle to others: UCP asks now and
  * then. */
-GAUDI_CHILD(asks_for_a_peer_that_has_ended)
+TEST_IN_CHILD(ended_peers, are_found_out_by_who_asks, between_peers("host"))
 {
     const checked_log log;
     shared_scene s;
@@ -1142,17 +1124,11 @@ GAUDI_CHILD(asks_for_a_peer_that_has_ended)
     EXPECT_THAT(s.ipc->failures, ::testing::ElementsAre(
                                      std::pair(ep, UCS_ERR_ENDPOINT_TIMEOUT)));
     uct_ep_destroy(ep);
-    return 0;
-}
-
-TEST(ended_peers, are_found_out_by_who_asks)
-{
-    EXPECT_TRUE(
-        child_passes("asks_for_a_peer_that_has_ended", between_peers("host")));
 }
 
 /* Though it is registered still. */
-GAUDI_CHILD(frees_what_others_use)
+TEST_IN_CHILD(freed_memory, is_kept_while_copies_of_others_use_it,
+              between_peers("host"))
 {
     const checked_log log;
     shared_scene s;
@@ -1179,17 +1155,12 @@ GAUDI_CHILD(frees_what_others_use)
     engine_hooks::pause(false);
     freeing.join();
     user.process.let_go();
-    return 0;
-}
-
-TEST(freed_memory, is_kept_while_copies_of_others_use_it)
-{
-    EXPECT_TRUE(child_passes("frees_what_others_use", between_peers("host")));
 }
 
 /* SynapseAI ends a process if the driver refuses a mapping: that of the memory
  * by which it was to copy for the first time. */
-GAUDI_CHILD(meets_a_process_that_synapse_ends)
+TEST_IN_CHILD(first_copies, of_a_process_that_synapse_ends_fail_as_it_ends,
+              between_peers("host", {{"GAUDI_TEST_FRAMEWORK", "y"}}))
 {
     const checked_log log;
     shared_scene s;
@@ -1201,14 +1172,6 @@ GAUDI_CHILD(meets_a_process_that_synapse_ends)
     EXPECT_TRUE(eventually([&] { return with.process.process().is_killed(); }));
     s.use(s.by_other);
     (void)take_logs();
-    return 0;
-}
-
-TEST(first_copies, of_a_process_that_synapse_ends_fail_as_it_ends)
-{
-    child_options options = between_peers("host");
-    options.environment.emplace_back("GAUDI_TEST_FRAMEWORK", "y");
-    EXPECT_TRUE(child_passes("meets_a_process_that_synapse_ends", options));
 }
 
 } // namespace
