@@ -328,7 +328,8 @@ protected:
         return allocated_type(md);
     }
 
-    /** Demand that exactly one line was logged, and forget it. */
+    /** Demand that exactly one line was logged, with this in it, and forget it.
+     */
     void expect_log(const std::string &text);
 
     /** Open the transport with other settings. */

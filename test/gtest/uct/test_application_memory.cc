@@ -450,9 +450,8 @@ TEST_F(application_memory, a_copy_to_what_is_unmapped_meanwhile_fails_once)
     EXPECT_EQ(1u, done.calls);
     EXPECT_EQ(UCS_ERR_IO_ERROR, done.status);
     EXPECT_EQ(1u, flushed.calls);
-    EXPECT_THAT(take_logs(), ::testing::ElementsAre(::testing::EndsWith(
-                                 "a DMA copy of 4096 bytes failed: "
-                                 "Input/output error")));
+    EXPECT_THAT(take_logs(), ::testing::ElementsAre(
+                                 ::testing::HasSubstr("4096 bytes failed")));
     EXPECT_EQ(1u, card.counters().jobs_aborted);
 
     /* The transport goes on. */

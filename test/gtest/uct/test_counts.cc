@@ -92,7 +92,7 @@ TEST_F(counts, leave_out_what_fails)
         tl->flush();
     }
     EXPECT_NE(UCS_OK, done.status);
-    expect_log("gaudi0: a DMA copy of 100 bytes failed: Input/output error");
+    expect_log("gaudi0: a DMA copy of 100 bytes");
     EXPECT_EQ((all_counts{{"card", {64, 1}}}), counts_of(*tl));
 }
 

@@ -98,8 +98,9 @@ TEST_F(ipc, messages_wait_until_ucx_has_been_told_of_a_failure)
 
 TEST_F(ipc, tells_once_per_endpoint_and_direction_what_moves_how)
 {
+    using ::testing::AllOf;
     using ::testing::ElementsAre;
-    using ::testing::EndsWith;
+    using ::testing::HasSubstr;
     const unpacked_key device(peer.device.key);
     const unpacked_key host(peer.host.key);
     const endpoint to_device = to(device);
@@ -112,17 +113,17 @@ TEST_F(ipc, tells_once_per_endpoint_and_direction_what_moves_how)
         flush();
         ASSERT_EQ(UCS_OK, to_device.put_short(data, 8, remote));
     }
-    EXPECT_THAT(take_logs(),
-                ElementsAre(EndsWith(
-                    ": host to gaudi, push by gaudi0, first 100 bytes")));
+    EXPECT_THAT(take_logs(), ElementsAre(AllOf(HasSubstr("host to gaudi"),
+                                               HasSubstr("push by gaudi0"),
+                                               HasSubstr("100 bytes"))));
     ASSERT_EQ(UCS_OK, to_device.get_short(data, 8, remote));
-    EXPECT_THAT(take_logs(),
-                ElementsAre(EndsWith(
-                    ": gaudi to host, pull by gaudi0, first 8 bytes")));
+    EXPECT_THAT(take_logs(), ElementsAre(AllOf(HasSubstr("gaudi to host"),
+                                               HasSubstr("pull by gaudi0"),
+                                               HasSubstr("8 bytes"))));
     ASSERT_EQ(UCS_OK, to(host).put_short(data, 7, peer.host.address));
-    EXPECT_THAT(take_logs(),
-                ElementsAre(EndsWith(
-                    ": host to host, push by the CPU, first 7 bytes")));
+    EXPECT_THAT(take_logs(), ElementsAre(AllOf(HasSubstr("host to host"),
+                                               HasSubstr("push by the CPU"),
+                                               HasSubstr("7 bytes"))));
 }
 
 /* --- active messages ------------------------------------------------------ */

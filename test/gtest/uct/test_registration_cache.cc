@@ -335,7 +335,7 @@ GAUDI_CHILD(closes_with_registrations_left)
     uct_md_close(own);
     const auto logs = take_logs();
     GAUDI_CHILD_REQUIRE(logs.size() == 1);
-    EXPECT_EQ("gaudi: 1 registrations were not released", logs[0]);
+    EXPECT_THAT(logs[0], ::testing::HasSubstr("1 registrations"));
     uct_md_h again;
     EXPECT_EQ(UCS_OK, open_md(again));
     EXPECT_EQ(UCS_OK, uct_md_mem_dereg(again, memh));
