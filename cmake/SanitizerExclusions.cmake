@@ -35,8 +35,6 @@ endforeach()
 foreach(pattern "registration_cache.*" "registration_fork.the_cache_*"
     "registration_fork.memory_that_was_unmapped_*"
     "registration_fork.much_memory_*" "registration_fork.what_is_in_use_*"
-    "mapped_memory.*"
-    "registrations.slices_of_an_allocation_share_one"
     "registrations.whole_allocations_can_be_*"
     "registrations.an_idle_one_does_not_keep_memory_from_being_freed"
     "registrations.undoing_one_twice_is_refused")

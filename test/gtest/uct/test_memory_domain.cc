@@ -25,8 +25,6 @@ namespace {
 using memory_domain = uct;
 using detection     = uct;
 
-class mapped_memory : private with_mapped_host_memory, public uct {};
-
 class allocation : public uct {
 protected:
     const uint64_t page = device_page();
@@ -75,25 +73,6 @@ TEST_F(memory_domain, a_freed_address_does_not_come_back_at_once)
     }
     device_buffer next(md, 1);
     EXPECT_NE(freed, next.remote());
-}
-
-TEST_F(mapped_memory, is_mapped_by_its_first_use_and_kept)
-{
-    guarded_buffer host(123456);
-    device_buffer device(md, host.size());
-    const uint64_t before = engine_hooks::counters().mappings;
-    {
-        registration memh(md, host.data(), host.size());
-        EXPECT_EQ(before, engine_hooks::counters().mappings);
-        for (unsigned use = 0; use < 2; ++use) {
-            tl->put(host.data(), host.size(), device.remote());
-            EXPECT_EQ(before + 1, engine_hooks::counters().mappings);
-        }
-    }
-    EXPECT_EQ(before + 1, engine_hooks::counters().mappings);
-    drop_idle_registrations(md);
-    EXPECT_TRUE(eventually(
-        [&] { return engine_hooks::counters().mappings == before; }));
 }
 
 /* Caches of registrations let go of memory a little after it was freed. */
@@ -160,19 +139,6 @@ TEST_F(memory_domain, host_memory_that_is_not_all_there_can_be_registered)
         EXPECT_EQ(before, engine_hooks::counters().mappings) << "it is staged";
     }
     EXPECT_TRUE(tl->holds(device.remote(), 4096, 1));
-}
-
-TEST_F(memory_domain, cards_are_closed_with_the_last_domain_and_open_again)
-{
-    tl.reset();
-    uct_md_h second;
-    ASSERT_EQ(UCS_OK, open_md(second));
-    uct_md_close(md);
-    EXPECT_EQ(0u, engine_hooks::counters().allocations);
-    uct_md_close(second);
-    ASSERT_EQ(UCS_OK, open_md(md));
-    tl = std::make_unique<transport>(md);
-    device_buffer device(md, 1);
 }
 
 /* --- how it makes do with the driver's large pages -------------------------

@@ -13,29 +13,11 @@ namespace {
 
 constexpr size_t size = 1 << 20;
 
-class registrations : public uct {
-protected:
-    /* Register many parts of an allocation, one of each pair at a time. */
-    void register_slices(const device_buffer &device)
-    {
-        for (size_t offset = 0; offset < size; offset += 8192) {
-            registration memh(md, device.data() + offset, 4096);
-        }
-    }
-};
+using registrations = uct;
 
 class advised_memory : private with_mapped_host_memory, public uct {};
 
 } // namespace
-
-TEST_F(registrations, slices_of_an_allocation_share_one)
-{
-    device_buffer device(md, size);
-    register_slices(device);
-    const auto attr = query_memory(md, device.data() + 5, 7);
-    EXPECT_EQ(device.address, attr.base_address);
-    EXPECT_EQ(size, attr.alloc_length);
-}
 
 /* Without a setting an allocation of more than a tenth of the card is not
  * registered as a whole. */
