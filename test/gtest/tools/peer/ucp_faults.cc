@@ -123,11 +123,15 @@ struct task {
     {
         return event.find('=') != event.npos;
     }
+    /* A card whose jobs cannot be waited for is given up, too. */
     [[nodiscard]] bool loses_card() const
     {
+        const auto has = [&](const char *part) {
+            return event.find(part) != event.npos;
+        };
         return std::ranges::any_of(
-            std::array{"reset", "kill", "lose", "remove"},
-            [&](const char *loss) { return event.find(loss) != event.npos; });
+                   std::array{"reset", "kill", "lose", "remove"}, has) ||
+               (has("wait#") && has("+="));
     }
 };
 
