@@ -7,7 +7,7 @@ usage: run.py FOLDER [NAME...]
 
 FOLDER is made, and has a copy of the tree and its build: a second run goes on
 with them. For each fault in mutants.py, or those of these names, it edits the copy,
-builds, and runs the tests until the first failure. Prints a row for each: killed by
+builds, and runs the tests until one fails twice. Prints a row for each: killed by
 which test, or survived. Fails when one survived. It takes some minutes for each.
 With --check it only sees whether each fault can still be made.
 """
@@ -77,7 +77,7 @@ def first_failure(build):
     for label in LABELS:
         tested = run("ctest", "--test-dir", build, "-j",
                      str(2 * os.cpu_count()), "--stop-on-failure",
-                     "-L", f"^({label})$", "-E", r"^(docs|install)\.")
+                     "--repeat", "until-pass:2", "-L", f"^({label})$", "-E", r"^(docs|install)\.")
         failed = re.search(r"Test +#\d+: (\S+) .*\*\*\*(?!Skipped|Not Run)(\w+)",
                            tested.stdout)
         if failed:
