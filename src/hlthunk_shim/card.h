@@ -218,8 +218,8 @@ public:
      * @param registration_p  Filled on success only.
      * @return 0; -EOPNOTSUPP by a driver that cannot import, or was built
      *         without peer-to-peer; -EPERM where only this import is refused;
-     * -EBADF for a closed descriptor; -EINVAL for what is no dma-buf, or not of
-     * this size; else -errno.
+     *         -EBADF for a closed descriptor; -EINVAL for what is no dma-buf,
+     *         or not of this size; else -errno.
      */
     [[nodiscard]] virtual int
     import_dmabuf(int dmabuf, uint64_t size,

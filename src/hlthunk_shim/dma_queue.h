@@ -44,7 +44,7 @@ public:
      * @param id_p    Names the copy for @ref wait; filled on success only.
      * @return 0; -EAGAIN when this queue or the card has no room, poll and try
      *         again; -EMSGSIZE beyond what a command buffer describes; else
-     * -errno of the driver, and nothing was started.
+     *         -errno of the driver, and nothing was started.
      */
     [[nodiscard]] virtual int submit(uint64_t dst, uint64_t src,
                                      uint64_t length, void *cookie,
