@@ -128,16 +128,21 @@ TEST_F(emu_in_flight, closing_a_card_ends_its_jobs_for_good)
     EXPECT_EQ(std::vector<char>(data, data + sizeof(data)), copy);
 }
 
-/* In a child: what goes wrong here is a crash. */
-GAUDI_CHILD(closes_a_card_while_a_thread_waits)
+/* A copy of host memory that does not end. @return Its job. */
+uint64_t start_paused(own_card &card)
 {
     static char data[64];
-    own_card card;
     const uint64_t device = card.allocate_mapped(1);
     const uint64_t host   = card.map_host(data, sizeof(data));
     card.pause(true);
-    const uint64_t seq =
-        card.start({card.copy_chunk(pdma0, device, host, sizeof(data))});
+    return card.start({card.copy_chunk(pdma0, device, host, sizeof(data))});
+}
+
+/* In a child: what goes wrong here is a crash. */
+GAUDI_CHILD(closes_a_card_while_a_thread_waits)
+{
+    own_card card;
+    const uint64_t seq = start_paused(card);
 
     std::atomic<pid_t> waiter{0};
     std::atomic<int> result{1};
@@ -159,14 +164,9 @@ GAUDI_CHILD(closes_a_card_while_a_thread_waits)
 /* While others wait for its jobs, which is when the lock is let go. */
 GAUDI_CHILD(closes_a_card_in_many_threads)
 {
-    static char data[64];
     for (int i = 0; i < 50; ++i) {
         own_card card;
-        const uint64_t device = card.allocate_mapped(1);
-        const uint64_t host   = card.map_host(data, sizeof(data));
-        card.pause(true);
-        const uint64_t seq =
-            card.start({card.copy_chunk(pdma0, device, host, sizeof(data))});
+        const uint64_t seq = start_paused(card);
         std::vector<std::jthread> threads;
         std::array<std::atomic<pid_t>, 4> waiters{};
         for (auto &waiter : waiters) {
