@@ -14,6 +14,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <sstream>
@@ -430,6 +431,136 @@ TEST_IN_CHILD(host_way, goes_on_beside_forked_children, over_host("polls"))
     close(pipe_fds[1]);
     close(pipe_fds[0]);
     EXPECT_EQ(0, child.wait().exit_code);
+}
+
+namespace {
+
+/* Short operations with memory of a peer that is stopped. */
+struct short_with_a_stopped_peer : pair {
+    short_with_a_stopped_peer()
+    {
+        fill_pattern(bytes, sizeof(bytes), 1);
+        EXPECT_EQ(UCS_OK, put()); /* it is connected */
+        peer.process().stop();
+    }
+
+    /* What a call returned that did not take long. */
+    template <typename Call>
+    static ucs_status_t in_time(Call &&call)
+    {
+        using clock               = std::chrono::steady_clock;
+        const auto start          = clock::now();
+        const ucs_status_t status = call();
+        EXPECT_LT(clock::now() - start, std::chrono::milliseconds(100));
+        return status;
+    }
+    ucs_status_t put()
+    {
+        return in_time([&] {
+            return uct_ep_put_short(ep, bytes, sizeof(bytes), remote(),
+                                    key.rkey());
+        });
+    }
+    ucs_status_t get()
+    {
+        return in_time([&] {
+            return uct_ep_get_short(ep, got, sizeof(got), remote(), key.rkey());
+        });
+    }
+
+    char bytes[64];
+    char got[64] = {};
+};
+
+} // namespace
+
+TEST_IN_CHILD(host_way, short_puts_do_not_wait_for_a_stopped_peer, over_host())
+{
+    short_with_a_stopped_peer p;
+    fill_pattern(p.bytes, sizeof(p.bytes), 2);
+    EXPECT_EQ(UCS_OK, p.put());
+    fill_pattern(p.bytes, sizeof(p.bytes), 3);
+    unsigned puts = 0;
+    while ((puts < 100) && (p.put() == UCS_OK)) {
+        ++puts;
+    }
+    EXPECT_LT(0u, puts);
+    EXPECT_GT(100u, puts) << "there are fewer chunks";
+    pending_request last([&] { return p.put(); });
+    EXPECT_EQ(UCS_OK, uct_ep_pending_add(p.ep, &last, 0));
+    p.peer.process().kill(SIGCONT);
+    EXPECT_TRUE(eventually([&] {
+        p.tl->progress();
+        return last.done;
+    }));
+    p.flush();
+    EXPECT_TRUE(p.peer.has(true, sizeof(p.bytes), 3));
+    EXPECT_EQ(UCS_OK, p.put());
+}
+
+TEST_IN_CHILD(host_way, short_gets_do_not_wait_for_a_stopped_peer, over_host())
+{
+    short_with_a_stopped_peer p;
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, p.get());
+    pending_request again([&] { return p.get(); });
+    EXPECT_EQ(UCS_OK, uct_ep_pending_add(p.ep, &again, 0));
+    p.tl->progress_much();
+    EXPECT_FALSE(again.done);
+    p.peer.process().kill(SIGCONT);
+    EXPECT_TRUE(eventually([&] {
+        p.tl->progress();
+        return again.done;
+    }));
+    EXPECT_TRUE(has_pattern(p.got, sizeof(p.got), 1));
+}
+
+/* Between device memory: nothing of it is in a chunk. */
+TEST_IN_CHILD(host_way, short_operations_of_a_card_do_not_wait_for_a_peer,
+              over_host())
+{
+    short_with_a_stopped_peer p;
+    const device_buffer memory(p.copy_md, 64);
+    pending_request again([&] {
+        return p.in_time([&] {
+            return uct_ep_put_short(p.ep, memory.address, 64, p.remote(),
+                                    p.key.rkey());
+        });
+    });
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, again.operation());
+    EXPECT_EQ(UCS_OK, uct_ep_pending_add(p.ep, &again, 0));
+    p.peer.process().kill(SIGCONT);
+    EXPECT_TRUE(eventually([&] {
+        p.tl->progress();
+        return again.done;
+    }));
+}
+
+TEST_IN_CHILD(host_way, short_operations_do_not_wait_behind_a_fence,
+              over_host())
+{
+    short_with_a_stopped_peer p;
+    counted_completion before;
+    p.target().start_put(p.bytes, sizeof(p.bytes), p.remote(), &before);
+    EXPECT_EQ(UCS_OK, uct_ep_fence(p.ep, 0));
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, p.put());
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, p.get());
+    EXPECT_EQ(0u, before.calls);
+    p.peer.process().kill(SIGCONT);
+    p.flush();
+    EXPECT_TRUE(ended_once(before));
+}
+
+/* That nobody waits for any more. */
+TEST_IN_CHILD(host_way, fails_the_endpoint_of_a_short_put_that_was_left,
+              over_host())
+{
+    short_with_a_stopped_peer p;
+    EXPECT_EQ(UCS_OK, p.put());
+    EXPECT_THAT(p.tl->failures, ::testing::IsEmpty());
+    p.peer.process().kill(SIGKILL);
+    p.peer.process().wait();
+    EXPECT_TRUE(p.tl->progress_until([&] { return !p.tl->failures.empty(); }));
+    (void)take_logs();
 }
 
 /* Of two copies the later one has ended, and the earlier one does not. */

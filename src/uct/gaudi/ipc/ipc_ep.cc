@@ -270,7 +270,7 @@ bool transport::has_resources(const endpoint &ep)
         return !ep.super.is_failure_untold();
     }
     return (ep.flush_deadline == 0) && ep.out->has_room() &&
-           transfers_of(ep).has_resources();
+           transfers_of(ep).has_resources(ep.domain);
 }
 
 ucs_status_t transport::try_request(endpoint &ep, uct_pending_req_t *req)

@@ -3,7 +3,9 @@
 
 #include "uct/gaudi/base/ucx/packing.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "util/locks.h"
 
+#include <algorithm>
 #include <cstring>
 
 extern "C" {
@@ -21,6 +23,10 @@ namespace {
 constexpr size_t staged_bytes = 2048;
 /* Limit of settings, so that a typing error is noticed. */
 constexpr size_t max_staging_bytes = size_t{1} << 30;
+/* How long a short operation waits for another process, seconds. */
+constexpr double short_wait_s = 0.05;
+/* Polls before it lets the other process have the core. */
+constexpr unsigned polls_before_nap = 256;
 
 } // namespace
 
@@ -142,6 +148,96 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
         counts_.add(copy.moved_by, length);
     }
     return work.status;
+}
+
+/* Of a copy from or to memory of another process. From host memory, or to it,
+ * at most a chunk. */
+ucs_status_t transfer_engine::copy_piece(flush_domain &domain, const side &dst,
+                                         const side &src, size_t length)
+{
+    const bool is_put   = (dst.remote != nullptr);
+    const side &here    = is_put ? src : dst;
+    const bool is_bcopy = here.is_plain();
+    if (!(is_put && is_bcopy) && (domain.late > 0)) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    const ucs_time_t end = ucs_get_time() + ucs_time_from_sec(short_wait_s);
+    unsigned polls       = 0;
+    /* false: it has lasted long enough. */
+    const auto poll = [&] {
+        dispatcher_.advance();
+        if (++polls > polls_before_nap) {
+            util::nap();
+        }
+        return (domain.late == 0) && (ucs_get_time() < end);
+    };
+    operation *op;
+    ucs_status_t status;
+    do {
+        op     = nullptr;
+        status = UCS_ERR_NO_RESOURCE;
+        if (!is_past_fence()) {
+            continue;
+        }
+        if (is_bcopy) {
+            status = prepare_bcopy(is_put ? dst : src, is_put, length, op);
+        } else if ((op = operations_.take()) != nullptr) {
+            status =
+                planner_.plan(dst, src, length, host_side::stage, op->copy);
+        }
+        if ((status != UCS_OK) && (op != nullptr)) {
+            operations_.put_back(*op);
+        }
+    } while ((status == UCS_ERR_NO_RESOURCE) && poll());
+    if (status != UCS_OK) {
+        return status;
+    }
+    const bool unpacks = is_bcopy && !is_put;
+    if (is_bcopy && is_put) {
+        std::memcpy(op->copy.chunk->data, here.pointer(), length);
+    }
+    operations_.start(*op, &domain,
+                      unpacks ? operation_kind::unpack : operation_kind::copy,
+                      nullptr);
+    op->unpack_arg = here.pointer();
+    op->unpack     = [](void *to, const void *data, size_t bytes) {
+        std::memcpy(to, data, bytes);
+    };
+    if (is_bcopy) {
+        begin_bcopy(*op,
+                    is_put ? shim::dma_direction::host_to_device
+                           : shim::dma_direction::device_to_host,
+                    length);
+    } else {
+        begin(*op);
+    }
+    while (!op->has_ended && poll()) {}
+    if (op->has_ended) {
+        return operations_.take_ended(*op);
+    }
+    /* The caller's memory is no more ours. */
+    op->unpack = [](void *, const void *, size_t) {};
+    operations::leave(*op);
+    return (is_bcopy && is_put) ? UCS_OK : UCS_ERR_NO_RESOURCE;
+}
+
+ucs_status_t transfer_engine::copy_short(flush_domain &domain, const side &dst,
+                                         const side &src, size_t length)
+{
+    if ((dst.remote == nullptr) && (src.remote == nullptr)) {
+        return copy(dst, src, length);
+    }
+    const bool is_bcopy = dst.is_plain() || src.is_plain();
+    const size_t most   = is_bcopy ? options_.chunk_bytes : length;
+    side to             = dst;
+    side from           = src;
+    ucs_status_t status = UCS_OK;
+    for (size_t done = 0; (status == UCS_OK) && (done < length); done += most) {
+        to.address   = dst.address + done;
+        from.address = src.address + done;
+        status = copy_piece(domain, to, from, std::min(most, length - done));
+    }
+    return status;
 }
 
 ucs_status_t transfer_engine::start(flush_domain &domain, const side &dst,

@@ -63,6 +63,19 @@ public:
     [[nodiscard]] ucs_status_t copy(const side &dst, const side &src,
                                     size_t length);
 
+    /**
+     * The same for a short operation of an endpoint. One with memory of another
+     * process waits for that process no longer than about 50 ms:
+     *
+     * - a put from host memory returns UCS_OK then. Its bytes are in a chunk; a
+     *   failure is the endpoint's, as of @ref start_packed;
+     * - others return UCS_ERR_NO_RESOURCE. What was asked for goes on without
+     *   the caller's host memory, and until it has ended the endpoint's next
+     *   ones return the same at once.
+     */
+    [[nodiscard]] ucs_status_t copy_short(flush_domain &domain, const side &dst,
+                                          const side &src, size_t length);
+
     /** Whether so many bytes of device memory are there. @return UCS_OK, or an
      *  error of @ref copy, which was logged. */
     [[nodiscard]] ucs_status_t check(const side &device, size_t length)
@@ -203,7 +216,11 @@ public:
                                                 uint64_t source, size_t length,
                                                 uct_completion_t *completion);
 
-    /** Whether any kind of operation could be started now. */
+    /** Whether any kind of operation of an endpoint could be started now. */
+    [[nodiscard]] bool has_resources(const flush_domain &domain)
+    {
+        return (domain.late == 0) && has_resources();
+    }
     [[nodiscard]] bool has_resources()
     {
         return operations_.has_free() && is_past_fence() &&
@@ -247,6 +264,8 @@ private:
     void begin_bcopy(operation &op, shim::dma_direction direction,
                      size_t length);
     void begin(operation &op);
+    [[nodiscard]] ucs_status_t copy_piece(flush_domain &domain, const side &dst,
+                                          const side &src, size_t length);
 
     const transfer_options options_;
     std::unique_ptr<wakeup_event> event_; /* made when it is asked for */

@@ -94,6 +94,7 @@ void operations::start(operation &op, flush_domain *domain, operation_kind what,
     op.plan         = &op.copy;
     op.what         = what;
     op.has_ended    = false;
+    op.is_late      = false;
     op.sequence     = ++last_sequence_;
     op.after        = fence_;
     op.domain       = domain;
@@ -206,6 +207,7 @@ void operations::open(flush_domain &domain)
     domain.failure          = UCS_OK;
     domain.unheard          = UCS_OK;
     domain.unheard_sequence = 0;
+    domain.late             = 0;
 }
 
 flush_domain *operations::take_failed()
@@ -267,21 +269,43 @@ void operations::fail(flush_domain &domain, uint64_t sequence,
     }
 }
 
+/* It is outstanding no more, and its callback has taken its bytes. */
+void operations::retire(operation &op)
+{
+    flush_domain *domain = op.domain;
+    if (op.what != operation_kind::flush_domain) {
+        ucs_list_del(&op.in_all);
+    }
+    if ((op.what != operation_kind::flush_all) && (domain != nullptr)) {
+        ucs_list_del(&op.in_domain);
+        domain->late -= op.is_late ? 1 : 0;
+    }
+    if ((op.what == operation_kind::unpack) && (op.status == UCS_OK)) {
+        op.unpack(op.unpack_arg, op.copy.chunk->data, op.copy.total);
+    }
+    put_back(op);
+
+    /* Both lists lost a member. */
+    end_reached_flush(all_, operation_kind::flush_all);
+    if (domain != nullptr) {
+        end_reached_flush(domain->operations, operation_kind::flush_domain);
+    }
+}
+
+ucs_status_t operations::take_ended(operation &op)
+{
+    const ucs_status_t status = op.status;
+    ucs_list_del(&op.in_queue);
+    retire(op);
+    return status;
+}
+
 void operations::complete(operation &op)
 {
     uct_completion_t *completion = op.completion;
     const ucs_status_t status    = op.status;
     flush_domain *domain         = op.domain;
 
-    if (op.what != operation_kind::flush_domain) {
-        ucs_list_del(&op.in_all);
-    }
-    if ((op.what != operation_kind::flush_all) && (domain != nullptr)) {
-        ucs_list_del(&op.in_domain);
-    }
-    if ((op.what == operation_kind::unpack) && (status == UCS_OK)) {
-        op.unpack(op.unpack_arg, op.copy.chunk->data, op.copy.total);
-    }
     /* What was given up is what its owner wanted. */
     if ((status != UCS_OK) && (status != UCS_ERR_CANCELED) &&
         (completion == nullptr) && (domain != nullptr)) {
@@ -291,13 +315,7 @@ void operations::complete(operation &op)
         (completion->count == 1) && (completion == domain->unheard_by)) {
         domain->unheard = UCS_OK; /* it hears now */
     }
-    put_back(op);
-
-    /* Both lists lost a member. */
-    end_reached_flush(all_, operation_kind::flush_all);
-    if (domain != nullptr) {
-        end_reached_flush(domain->operations, operation_kind::flush_domain);
-    }
+    retire(op);
 
     /* Last: it may start operations, and destroy endpoints. */
     if (completion != nullptr) {

@@ -29,6 +29,7 @@ struct flush_domain {
     ucs_status_t unheard;
     uint64_t unheard_sequence;
     const uct_completion_t *unheard_by;
+    unsigned late; /* short operations that outlived their call */
 };
 
 /** What all kinds of transfer have: jobs under way, and how they went. */
@@ -47,6 +48,7 @@ struct operation : transfer {
     ucs_list_link_t in_queue; /* to be submitted, or ended */
     operation_kind what;
     bool has_ended;
+    bool is_late; /* its call has returned */
     uint64_t sequence;
     uint64_t after; /* sequence number that must have completed first */
     flush_domain *domain;
@@ -145,6 +147,18 @@ public:
     /** A domain that has got a failure, each once; nullptr: none. */
     [[nodiscard]] flush_domain *take_failed();
 
+    /** Take an operation that has ended, and that has no completion, out of
+     *  what is outstanding. @return How it has ended. */
+    ucs_status_t take_ended(operation &op);
+
+    /** Leave an operation without a completion, which is outstanding, to end by
+     *  itself. */
+    static void leave(operation &op)
+    {
+        op.is_late = true;
+        ++op.domain->late;
+    }
+
     /** Call the completions of what has ended. @return How many. */
     unsigned complete_ended();
 
@@ -157,6 +171,7 @@ private:
     [[nodiscard]] bool has_landed(uint64_t sequence);
     void end(operation &op);
     void fail(flush_domain &domain, uint64_t sequence, ucs_status_t status);
+    void retire(operation &op);
     void complete(operation &op);
     void end_reached_flush(ucs_list_link_t &list, operation_kind what);
 

@@ -19,8 +19,9 @@ namespace {
 /* Before those are asked for again that could not be had. */
 constexpr double retry_s = 5;
 
-/* How long the answer is waited for where there is no other way. */
-constexpr double longest_wait_s = 0.1;
+/* How long an answer is waited for where there is no other way: a short
+ * operation may wait for two of them. */
+constexpr double longest_wait_s = 0.02;
 
 /* Whether there is an end. @return 0 or -ENOTCONN, said at debug level. */
 int judge_end(const card &from, const std::string &why)

@@ -155,8 +155,9 @@ private:
         const ucs_status_t status =
             find(ep, is_put, local, length, rkey, remote, nullptr);
         if (ucs_likely(status == UCS_OK)) {
-            return engine_of(ep).copy(is_put ? remote : local,
-                                      is_put ? local : remote, length);
+            return engine_of(ep).copy_short(domain_of(ep),
+                                            is_put ? remote : local,
+                                            is_put ? local : remote, length);
         }
         /* A put to a peer that has gone counts as posted: UCX's error handler
          * reports the failure first. */
