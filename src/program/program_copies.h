@@ -7,7 +7,7 @@
 #pragma once
 
 #include "program/program_ipc.h"
-#include "uct/gaudi/base/transfer/planned_copy.h"
+#include "uct/gaudi/base/transfer/operation.h"
 #include "uct/gaudi/base/transfer/remote_memory.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 

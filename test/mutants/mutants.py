@@ -11,11 +11,11 @@ IPC = "src/uct/gaudi/ipc/"
 
 MUTANTS = [
     Mutant("fence", "an operation begins before those ahead of a fence ended",
-           BASE + "transfer/operations.cc",
-           "    if (has_landed(op.after)) {\n        return true;\n    }\n"
-           "    ucs_list_add_tail(&fenced_",
-           "    if (op.after <= op.sequence) {\n        return true;\n    }\n"
-           "    ucs_list_add_tail(&fenced_"),
+           BASE + "transfer/operation.cc",
+           "(op->what != operation_kind::flush_all)) {\n"
+           "            return false;",
+           "(op->what != operation_kind::flush_all)) {\n"
+           "            return true;"),
     Mutant("fence between transports", "others start while a put is under way",
            BASE + "transfer/engine.cc",
            "    fence();\n    while (!is_past_fence()) {",
@@ -27,29 +27,29 @@ MUTANTS = [
            "engine_of(ep).start(domain_of(ep), is_put ? local : remote,\n"
            "                                is_put ? remote : local, length"),
     Mutant("no completion", "an operation that failed is never completed",
-           BASE + "transfer/operations.cc",
+           BASE + "transfer/operation.cc",
            "    if (completion != nullptr) {\n"
            "        uct_invoke_completion(",
            "    if ((completion != nullptr) && (status == UCS_OK)) {\n"
            "        uct_invoke_completion("),
     Mutant("two completions", "an operation that was given up ends twice",
-           BASE + "transfer/operations.cc",
+           BASE + "transfer/operation.cc",
            "    if (op.has_ended) {\n        return;\n    }\n",
            ""),
     Mutant("end of a piece", "the last byte of a staged piece is not fetched",
-           BASE + "transfer/dispatcher.cc",
-           "reinterpret_cast<void *>(copy.src),\n"
-           "                        job.length);",
-           "reinterpret_cast<void *>(copy.src),\n"
-           "                        job.length - 1);"),
+           BASE + "transfer/engine.cc",
+           "reinterpret_cast<void *>(op.src),\n"
+           "                        next.length);",
+           "reinterpret_cast<void *>(op.src),\n"
+           "                        next.length - 1);"),
     Mutant("neighbour", "a copy with the host moves a byte too many",
-           BASE + "transfer/dispatcher.cc",
+           BASE + "transfer/engine.cc",
            "        queue.dma->submit(to_card ? va : chunk->va, "
            "to_card ? chunk->va : va,\n                          length,",
            "        queue.dma->submit(to_card ? va : chunk->va, "
            "to_card ? chunk->va : va,\n                          length + 1,"),
     Mutant("failed job", "an operation goes on when a job of it failed",
-           BASE + "transfer/dispatcher.cc",
+           BASE + "transfer/engine.cc",
            "    status_p = queue.judge_end(length, ended.status);",
            "    status_p = UCS_OK;"),
     Mutant("flush", "a flush of an endpoint waits for nothing",
@@ -58,12 +58,12 @@ MUTANTS = [
            "    if ((domain != nullptr) || operations_.is_flushed(domain)) {\n"
            "        return UCS_OK;"),
     Mutant("flush's error", "a flush does not tell of what had no completion and failed",
-           BASE + "transfer/operations.cc",
+           BASE + "transfer/operation.cc",
            "            op->status = status;\n        }\n    }\n"
            "    if (domain.failure",
            "        }\n    }\n    if (domain.failure"),
     Mutant("silent put", "a put without a completion that fails, fails nobody",
-           BASE + "transfer/operations.cc",
+           BASE + "transfer/operation.cc",
            "        fail(*domain, op.sequence, status);\n",
            "        (void)status;\n"),
     Mutant("status", "a withdrawn key ends with another status",

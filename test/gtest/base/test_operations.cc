@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "uct/gaudi/base/transfer/operations.h"
+#include "uct/gaudi/base/transfer/operation.h"
 
 #include <gtest/gtest.h>
 
@@ -30,8 +30,8 @@ protected:
     }
     void end(operation &copy, ucs_status_t status)
     {
-        copy.status    = status;
-        copy.copy.left = 0;
+        copy.status = status;
+        copy.left   = 0;
         all.end_if_done(copy);
         EXPECT_LT(0u, all.complete_ended());
     }

@@ -233,7 +233,7 @@ inline constexpr fault faults[] = {
 
     {"job_reset", "job=reset@0", copies, UCS_ERR_NO_DEVICE, after::comes_back},
     {"job_removal", "job=remove@0", copies, UCS_ERR_NO_DEVICE, after::is_gone},
-    {"lost_job", "job=lose:50ms@0", copies, UCS_ERR_TIMED_OUT,
+    {"lost_job", "job=lose:20ms@0", copies, UCS_ERR_TIMED_OUT,
      after::comes_back},
     {"aborted_job", "job=abort@0", copies, UCS_ERR_IO_ERROR, after::works},
     {"late_job", "job=delay:20ms@0", copies, UCS_OK, after::works},
@@ -418,6 +418,11 @@ inline statuses ends_of(const event &what, const operation &of,
     if (!what.of_ports.empty() &&
         (of.what == verb::put_bcopy || of.what == verb::get_bcopy)) {
         return what.of_ports; /* its endpoint may have failed */
+    }
+    if (!what.of_ports.empty() && (of.what == verb::put_short)) {
+        statuses ends = what.ends; /* so may this one's, if it took long */
+        ends.insert(ends.end(), what.of_ports.begin(), what.of_ports.end());
+        return ends;
     }
     /* The other process's card copies, and there is no other card. */
     if ((what.what == fate::own_reset) && (routes == "host") &&

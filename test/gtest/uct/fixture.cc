@@ -451,23 +451,26 @@ bool transport::progress_until(const std::function<bool()> &condition)
     });
 }
 
-/* While ports connect, and there is no other way, there are no resources. */
+/* There are no resources while ports connect, where there is no other way, nor
+ * for short operations while the peer is busy. */
 template <typename Call>
-static ucs_status_t retry(Call &&call)
+static ucs_status_t retry(uct_ep_h ep, Call &&call)
 {
-    const char *routes = getenv("UCX_GAUDI_IPC_ROUTES");
-    if ((routes == nullptr) || (std::string(routes) != "ports")) {
-        return call();
-    }
     ucs_status_t status = UCS_ERR_NO_RESOURCE;
-    (void)eventually([&] { return (status = call()) != UCS_ERR_NO_RESOURCE; });
+    (void)eventually([&] {
+        status = call();
+        if (status == UCS_ERR_NO_RESOURCE) {
+            uct_iface_progress(ep->iface);
+        }
+        return status != UCS_ERR_NO_RESOURCE;
+    });
     return status;
 }
 
 ucs_status_t endpoint::put_short(const void *local, size_t size,
                                  uint64_t remote) const
 {
-    return retry([&] {
+    return retry(ep, [&] {
         return uct_ep_put_short(ep, local, static_cast<unsigned>(size), remote,
                                 rkey);
     });
@@ -476,7 +479,7 @@ ucs_status_t endpoint::put_short(const void *local, size_t size,
 ucs_status_t endpoint::get_short(void *local, size_t size,
                                  uint64_t remote) const
 {
-    return retry([&] {
+    return retry(ep, [&] {
         return uct_ep_get_short(ep, local, static_cast<unsigned>(size), remote,
                                 rkey);
     });
@@ -494,7 +497,7 @@ ucs_status_t endpoint::put_zcopy(void *local, size_t size, uint64_t remote,
                                  uct_mem_h memh) const
 {
     const uct_iov_t iov{local, size, memh, 0, 1};
-    return retry([&] {
+    return retry(ep, [&] {
         return uct_ep_put_zcopy(ep, &iov, 1, remote, rkey, completion);
     });
 }
@@ -503,7 +506,7 @@ ucs_status_t endpoint::get_zcopy(void *local, size_t size, uint64_t remote,
                                  uct_completion_t *completion) const
 {
     const uct_iov_t iov{local, size, UCT_MEM_HANDLE_NULL, 0, 1};
-    return retry([&] {
+    return retry(ep, [&] {
         return uct_ep_get_zcopy(ep, &iov, 1, remote, rkey, completion);
     });
 }

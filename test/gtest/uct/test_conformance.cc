@@ -327,6 +327,7 @@ void copies::put(method how, void *here, size_t size, uint64_t remote)
     switch (how) {
     case method::shorts:
         EXPECT_EQ(UCS_OK, to().put_short(here, size, remote));
+        flush(); /* the peer may be busy */
         break;
     case method::bcopy: {
         fetched bytes{copy(), reinterpret_cast<uintptr_t>(here), size};
@@ -543,8 +544,13 @@ TEST_P_IN_CHILD(conformance_of_order, a_fence_is_not_overtaken, process())
                           by.to().get_short(&last, 1, by.remote + total - 1));
                 EXPECT_EQ(by.here->wanted.back(), last);
             }
-            by.to().start_get(by.back->at(0), total, by.remote,
-                              &by.completion());
+            /* Nothing is started before the put has landed. */
+            counted_completion &get = by.completion();
+            const uct_iov_t iov     = {by.back->at(0), total, nullptr, 0, 1};
+            EXPECT_TRUE(by.tl().progress_until([&] {
+                return uct_ep_get_zcopy(ep, &iov, 1, by.remote, by.to().rkey,
+                                        &get) == UCS_INPROGRESS;
+            }));
             by.flush();
             by.back->wanted = by.here->wanted;
             EXPECT_TRUE(by.back->is_right(0, total));

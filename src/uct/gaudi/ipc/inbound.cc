@@ -320,7 +320,7 @@ bool inbound::start_next(base::transfer_engine &engine,
 
 void inbound::connect_ports(base::transfer_engine &engine, ports_message &asked)
 {
-    base::channel *made = nullptr;
+    base::port_lane *made = nullptr;
     asked.error =
         !base::may_go_over(shim::wire::ports) ? -EOPNOTSUPP
         : ((ports_.size() >= most_ports) && !ports_.contains(asked.number))
@@ -330,8 +330,8 @@ void inbound::connect_ports(base::transfer_engine &engine, ports_message &asked)
     if (asked.error != 0) {
         return;
     }
-    engine_                = &engine;
-    base::channel *&before = ports_[asked.number];
+    engine_                  = &engine;
+    base::port_lane *&before = ports_[asked.number];
     if (before != nullptr) {
         engine.end_ports(*before, false);
     }

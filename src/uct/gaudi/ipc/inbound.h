@@ -167,7 +167,7 @@ private:
     uint64_t started_              = 0;
     unsigned running_              = 0;
     base::transfer_engine *engine_ = nullptr; /* of the ports */
-    std::map<uint32_t, base::channel *> ports_;
+    std::map<uint32_t, base::port_lane *> ports_;
     std::atomic<bool> has_ports_{false};
 };
 

@@ -25,21 +25,24 @@ constexpr size_t staged_bytes = 2048;
 constexpr size_t max_staging_bytes = size_t{1} << 30;
 /* How long a short operation waits for another process, seconds. */
 constexpr double short_wait_s = 0.05;
-/* Polls before it lets the other process have the core. */
-constexpr unsigned polls_before_nap = 256;
+/* Polls that find nothing before a caller sleeps. */
+constexpr unsigned idle_polls = 256;
+/* Completions collected at a time. */
+constexpr unsigned poll_batch = 64;
 
 } // namespace
 
 transfer_engine::transfer_engine(const transfer_options &options)
-    : options_(options), planner_(channels_, options), channels_(options_),
-      operations_(options.max_ops, counts_),
-      dispatcher_(options, channels_, operations_)
-{}
+    : options_(options), planner_(lanes_, options), lanes_(options_),
+      operations_(options.max_ops, counts_)
+{
+    ucs_queue_head_init(&onward_);
+}
 
 ucs_status_t transfer_engine::create(const transfer_options &options,
                                      std::unique_ptr<transfer_engine> &engine_p)
 {
-    constexpr size_t least_chunks = dispatcher::reserved_chunks + 1;
+    constexpr size_t least_chunks = planner::reserved_chunks + 1;
     if ((options.chunks < least_chunks) || (options.chunk_bytes == 0) ||
         (options.chunk_bytes > max_staging_bytes / options.chunks)) {
         ucs_error("gaudi: STAGING_COUNT=%u and STAGING_CHUNK=%zu: at least %zu "
@@ -62,8 +65,8 @@ ucs_status_t transfer_engine::create(card &home,
         return status;
     }
     created->planner_.use_cards(home);
-    channel *made;
-    status = created->channels_.get(home, made);
+    lane *made;
+    status = created->lanes_.get(home, made);
     if (status == UCS_OK) {
         engine_p = std::move(created);
     }
@@ -72,11 +75,15 @@ ucs_status_t transfer_engine::create(card &home,
 
 transfer_engine::~transfer_engine()
 {
-    dispatcher_.cancel_waiting();
-    const bool drained = dispatcher_.drain();
+    for (const auto &each : lanes_) {
+        for (size_t i = 0; i < lane::queue_count; ++i) {
+            operations_.cancel(each->queue_in_turn(i).waiting);
+        }
+    }
+    const bool drained = drain();
     if (!drained) {
         /* A job may use the staging memory of another card. */
-        for (const auto &each : channels_) {
+        for (const auto &each : lanes_) {
             each->abandon_staging();
         }
     }
@@ -86,14 +93,89 @@ transfer_engine::~transfer_engine()
     }
 }
 
-/* Hand a planned operation to whoever moves the bytes, or completes it. */
+/* --- starting -------------------------------------------------------------*/
+
+/* Take a record, and plan a copy. On an error nothing is held. */
+ucs_status_t transfer_engine::take_planned(const side &dst, const side &src,
+                                           size_t length, host_side host,
+                                           operation *&op_p)
+{
+    operation *op = is_past_fence() ? operations_.take() : nullptr;
+    if (op == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    const ucs_status_t status = planner_.plan(dst, src, length, host, *op);
+    if (status == UCS_OK) {
+        op_p = op;
+    } else {
+        operations_.put_back(*op);
+    }
+    return status;
+}
+
+/* Have the bytes of an operation moved that was started. */
 void transfer_engine::begin(operation &op)
 {
-    if (op.copy.left == 0) {
+    if (op.left == 0) {
         operations_.end_if_done(op);
-    } else if (operations_.may_begin(op)) {
-        dispatcher_.enqueue(op);
+        return;
     }
+    ucs_list_link_t &waiting = op.queue->waiting;
+    const bool is_first =
+        (op.what == operation_kind::call) || ucs_list_is_empty(&waiting);
+    if (is_first) { /* somebody waits for a call */
+        ucs_list_add_head(&waiting, &op.in_queue);
+        submit_waiting(*op.queue);
+    } else {
+        ucs_list_add_tail(&waiting, &op.in_queue);
+    }
+}
+
+/* Copy a few bytes between host memory and device memory, through a chunk, if
+ * nothing that the card has to do first is in the way.
+ * @return Whether it has ended; then the status is UCS_OK, or an error, which
+ * was logged. */
+bool transfer_engine::copy_at_once(lane &by, bool to_card, uint64_t va,
+                                   void *host, size_t length,
+                                   ucs_status_t &status_p)
+{
+    work_queue &queue =
+        by.queue_for(to_card ? shim::dma_direction::host_to_device
+                             : shim::dma_direction::device_to_host,
+                     length);
+    if ((queue.dma->outstanding() > 0) || (length > by.chunk_bytes())) {
+        return false;
+    }
+    const chunk_ptr chunk = by.take_chunk(0);
+    if (chunk == nullptr) {
+        return false;
+    }
+    if (to_card) {
+        std::memmove(chunk->data, host, length);
+    }
+    uint64_t id;
+    const int ret =
+        queue.dma->submit(to_card ? va : chunk->va, to_card ? chunk->va : va,
+                          length, nullptr, id);
+    if (ucs_unlikely(ret != 0)) {
+        status_p =
+            (ret == -EAGAIN) ? UCS_OK : queue.report_refusal(length, ret);
+        return ret != -EAGAIN;
+    }
+    shim::dma_completion ended;
+    for (unsigned idle = 0; queue.dma->poll(&ended, 1) == 0;) {
+        if (++idle > idle_polls) {
+            by.sleep(queue);
+        }
+    }
+    status_p = queue.judge_end(length, ended.status);
+    if (status_p == UCS_OK) {
+        if (!to_card) {
+            std::memmove(host, chunk->data, length);
+        }
+        counts_.add(mover::card, length);
+    }
+    return true;
 }
 
 ucs_status_t transfer_engine::copy(const side &dst, const side &src,
@@ -102,9 +184,8 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
     if (length == 0) {
         return UCS_OK;
     }
-    ucs_status_t status = UCS_OK;
     while (!is_past_fence()) {
-        dispatcher_.advance();
+        advance();
     }
     if (dst.is_plain() && src.is_plain()) {
         /* The CPU copies host memory to host memory, and nothing else. */
@@ -112,42 +193,42 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
         counts_.add(mover::cpu, length);
         return UCS_OK;
     }
-    if (length <= staged_bytes) {
-        const bool to_card = src.is_plain();
-        const side &device = to_card ? dst : src;
-        if (device.is_device && (device.remote == nullptr) &&
-            (to_card || dst.is_plain())) {
-            device_location where;
-            channel *by;
-            status = planner_.find_device(device, length, where, by);
-            if (status != UCS_OK) {
-                return status;
-            }
-            if (dispatcher::copy_at_once(*by, to_card, device.address,
-                                         (to_card ? src : dst).pointer(),
-                                         length, status)) {
-                if (status == UCS_OK) {
-                    counts_.add(mover::card, length);
-                }
-                return status;
-            }
+    ucs_status_t status = UCS_OK;
+    const bool to_card  = src.is_plain();
+    const side &device  = to_card ? dst : src;
+    if ((length <= staged_bytes) && (to_card || dst.is_plain()) &&
+        (device.remote == nullptr)) {
+        device_location where;
+        lane *by;
+        status = planner_.find_device(device, length, where, by);
+        if ((status != UCS_OK) ||
+            copy_at_once(*by, to_card, device.address,
+                         (to_card ? src : dst).pointer(), length, status)) {
+            return status;
         }
     }
-    transfer work;
-    planned_copy copy;
+    operation &op = operations_.take_call();
     status =
         planner_.plan(dst, src, length,
                       (length > staged_bytes) ? host_side::find_registration
                                               : host_side::stage,
-                      copy);
+                      op);
     if (status != UCS_OK) {
+        operations_.put_back(op);
         return status;
     }
-    dispatcher_.run(work, copy);
-    if (work.status == UCS_OK) {
-        counts_.add(copy.moved_by, length);
+    operations_.start(op, nullptr, operation_kind::call, nullptr);
+    begin(op);
+    for (unsigned idle = 0; !op.has_ended;) {
+        idle = advance() ? 0 : idle + 1;
+        if (idle > idle_polls) {
+            op.queue->home->sleep(*op.queue);
+            if (op.how == way::relay) {
+                op.relay->home->sleep(*op.relay);
+            }
+        }
     }
-    return work.status;
+    return operations_.take_ended(op);
 }
 
 /* Of a copy from or to memory of another process. From host memory, or to it,
@@ -155,18 +236,18 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
 ucs_status_t transfer_engine::copy_piece(flush_domain &domain, const side &dst,
                                          const side &src, size_t length)
 {
-    const bool is_put   = (dst.remote != nullptr);
-    const side &here    = is_put ? src : dst;
-    const bool is_bcopy = here.is_plain();
-    if (!(is_put && is_bcopy) && (domain.late > 0)) {
+    const bool is_put     = (dst.remote != nullptr);
+    const side &here      = is_put ? src : dst;
+    const bool goes_alone = is_put && here.is_plain();
+    if (!goes_alone && (domain.late > 0)) {
         return UCS_ERR_NO_RESOURCE;
     }
     const ucs_time_t end = ucs_get_time() + ucs_time_from_sec(short_wait_s);
-    unsigned polls       = 0;
+    unsigned idle        = 0;
     /* false: it has lasted long enough. */
     const auto poll = [&] {
-        dispatcher_.advance();
-        if (++polls > polls_before_nap) {
+        idle = advance() ? 0 : idle + 1;
+        if (idle > idle_polls) {
             util::nap();
         }
         return (domain.late == 0) && (ucs_get_time() < end);
@@ -174,51 +255,31 @@ ucs_status_t transfer_engine::copy_piece(flush_domain &domain, const side &dst,
     operation *op;
     ucs_status_t status;
     do {
-        op     = nullptr;
-        status = UCS_ERR_NO_RESOURCE;
-        if (!is_past_fence()) {
-            continue;
-        }
-        if (is_bcopy) {
-            status = prepare_bcopy(is_put ? dst : src, is_put, length, op);
-        } else if ((op = operations_.take()) != nullptr) {
-            status =
-                planner_.plan(dst, src, length, host_side::stage, op->copy);
-        }
-        if ((status != UCS_OK) && (op != nullptr)) {
-            operations_.put_back(*op);
-        }
+        status = take_planned(
+            dst, src, length,
+            here.is_plain() ? host_side::chunk : host_side::stage, op);
     } while ((status == UCS_ERR_NO_RESOURCE) && poll());
     if (status != UCS_OK) {
         return status;
     }
-    const bool unpacks = is_bcopy && !is_put;
-    if (is_bcopy && is_put) {
-        std::memcpy(op->copy.chunk->data, here.pointer(), length);
+    auto what = operation_kind::copy;
+    if (goes_alone) {
+        std::memcpy(op->chunk->data, here.pointer(), length);
+    } else if (here.is_plain()) {
+        what           = operation_kind::unpack;
+        op->unpack_arg = here.pointer();
+        op->unpack     = [](void *to, const void *data, size_t bytes) {
+            std::memcpy(to, data, bytes);
+        };
     }
-    operations_.start(*op, &domain,
-                      unpacks ? operation_kind::unpack : operation_kind::copy,
-                      nullptr);
-    op->unpack_arg = here.pointer();
-    op->unpack     = [](void *to, const void *data, size_t bytes) {
-        std::memcpy(to, data, bytes);
-    };
-    if (is_bcopy) {
-        begin_bcopy(*op,
-                    is_put ? shim::dma_direction::host_to_device
-                           : shim::dma_direction::device_to_host,
-                    length);
-    } else {
-        begin(*op);
-    }
+    operations_.start(*op, &domain, what, nullptr);
+    begin(*op);
     while (!op->has_ended && poll()) {}
     if (op->has_ended) {
         return operations_.take_ended(*op);
     }
-    /* The caller's memory is no more ours. */
-    op->unpack = [](void *, const void *, size_t) {};
-    operations::leave(*op);
-    return (is_bcopy && is_put) ? UCS_OK : UCS_ERR_NO_RESOURCE;
+    operations::leave(*op, !goes_alone);
+    return goes_alone ? UCS_OK : UCS_ERR_NO_RESOURCE;
 }
 
 ucs_status_t transfer_engine::copy_short(flush_domain &domain, const side &dst,
@@ -227,8 +288,8 @@ ucs_status_t transfer_engine::copy_short(flush_domain &domain, const side &dst,
     if ((dst.remote == nullptr) && (src.remote == nullptr)) {
         return copy(dst, src, length);
     }
-    const bool is_bcopy = dst.is_plain() || src.is_plain();
-    const size_t most   = is_bcopy ? options_.chunk_bytes : length;
+    const size_t most =
+        (dst.is_plain() || src.is_plain()) ? options_.chunk_bytes : length;
     side to             = dst;
     side from           = src;
     ucs_status_t status = UCS_OK;
@@ -244,27 +305,23 @@ ucs_status_t transfer_engine::start(flush_domain &domain, const side &dst,
                                     const side &src, size_t length,
                                     uct_completion_t *completion)
 {
-    ucs_status_t status = UCS_OK;
-    operation *op       = operations_.take();
-    if (op == nullptr) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    if (length == 0) {
-        /* It ends in order with the others. */
-    } else if (!dst.is_plain() || !src.is_plain()) {
-        status = planner_.plan(dst, src, length, host_side::find_registration,
-                               op->copy);
+    operation *op;
+    if ((length > 0) && (!dst.is_plain() || !src.is_plain())) {
+        const ucs_status_t status =
+            take_planned(dst, src, length, host_side::find_registration, op);
         if (status != UCS_OK) {
-            operations_.put_back(*op);
             return status;
         }
-    } else if (is_past_fence()) {
-        std::memmove(dst.pointer(), src.pointer(), length);
-        op->copy.total    = length;
-        op->copy.moved_by = mover::cpu;
     } else {
-        operations_.put_back(*op);
-        return UCS_ERR_NO_RESOURCE;
+        op = is_past_fence() ? operations_.take() : nullptr;
+        if (op == nullptr) {
+            return UCS_ERR_NO_RESOURCE;
+        }
+        if (length > 0) {
+            std::memmove(dst.pointer(), src.pointer(), length);
+        }
+        op->total    = length;
+        op->moved_by = mover::cpu;
     }
     operations_.start(*op, &domain, operation_kind::copy, completion);
     begin(*op);
@@ -287,48 +344,9 @@ ucs_status_t transfer_engine::fail_later(flush_domain &domain, ucs_status_t why,
         return UCS_ERR_NO_RESOURCE;
     }
     operations_.start(*op, &domain, operation_kind::copy, completion);
-    op->copy.left = 0;
-    op->status    = why;
+    op->status = why;
     begin(*op);
     return UCS_INPROGRESS;
-}
-
-/* Get ready to copy between device memory and a chunk. On an error nothing is
- * held. */
-ucs_status_t transfer_engine::prepare_bcopy(const side &device, bool to_device,
-                                            size_t length, operation *&op_p)
-{
-    operation *op = operations_.take();
-    if (op == nullptr) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    channel *by;
-    uint64_t va;
-    ucs_status_t status =
-        planner_.reach(device, length, to_device, by, va, op->copy);
-    if (status == UCS_OK) {
-        op->copy.chunk = by->take_chunk(dispatcher::reserved_chunks);
-        status = (op->copy.chunk == nullptr) ? UCS_ERR_NO_RESOURCE : UCS_OK;
-    }
-    if (status != UCS_OK) {
-        operations_.put_back(*op);
-        return status;
-    }
-    op->copy.dst = to_device ? va : op->copy.chunk->va;
-    op->copy.src = to_device ? op->copy.chunk->va : va;
-    op_p         = op;
-    return UCS_OK;
-}
-
-/* Start such a copy, once its length is known. */
-void transfer_engine::begin_bcopy(operation &op, shim::dma_direction direction,
-                                  size_t length)
-{
-    op.copy.set_length(length);
-    if (op.copy.staged_by == nullptr) {
-        op.copy.queue = &op.copy.chunk->home->queue_for(direction, length);
-    }
-    begin(op);
 }
 
 ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
@@ -348,11 +366,11 @@ ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
 
     /* How long it is, the callback says when there is a place for it. */
     operation *op;
-    status = prepare_bcopy(dst, true, 0, op);
+    status = take_planned(dst, side(uint64_t{0}), 0, host_side::chunk, op);
     if (status != UCS_OK) {
         return status;
     }
-    const ssize_t packed = call_pack(pack, op->copy.chunk->data, arg);
+    const ssize_t packed = call_pack(pack, op->chunk->data, arg);
     const auto length    = static_cast<size_t>(packed);
     status               = (packed >= 0) ? planner_.check(dst, length)
                                          : static_cast<ucs_status_t>(packed);
@@ -361,7 +379,8 @@ ssize_t transfer_engine::start_packed(flush_domain &domain, const side &dst,
         return status;
     }
     operations_.start(*op, &domain, operation_kind::copy, nullptr);
-    begin_bcopy(*op, shim::dma_direction::host_to_device, length);
+    op->total = op->left = length;
+    begin(*op);
     return packed;
 }
 
@@ -392,14 +411,14 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
         return UCS_ERR_INVALID_PARAM;
     }
     operation *op;
-    status = prepare_bcopy(src, false, length, op);
+    status = take_planned(side(uint64_t{0}), src, length, host_side::chunk, op);
     if (status != UCS_OK) {
         return status;
     }
     operations_.start(*op, &domain, operation_kind::unpack, completion);
     op->unpack     = unpack;
     op->unpack_arg = arg;
-    begin_bcopy(*op, shim::dma_direction::device_to_host, length);
+    begin(*op);
     return UCS_INPROGRESS;
 }
 
@@ -425,7 +444,7 @@ ucs_status_t transfer_engine::drain_fence()
 {
     fence();
     while (!is_past_fence()) {
-        dispatcher_.advance();
+        advance();
         sched_yield(); /* to the process whose card copies */
     }
     return operations_.ended_failure();
@@ -433,7 +452,7 @@ ucs_status_t transfer_engine::drain_fence()
 
 unsigned transfer_engine::progress()
 {
-    dispatcher_.advance();
+    advance();
     return operations_.complete_ended();
 }
 
@@ -452,18 +471,18 @@ ucs_status_t transfer_engine::event_fd(int &fd_p)
 ucs_status_t transfer_engine::check_at(remote_memory &memory, remote_peer &peer,
                                        double timeout_s)
 {
-    channel *by;
+    owner_lane *by;
     const ucs_time_t start = ucs_get_time();
-    int error              = channels_.get(peer, by);
+    int error              = lanes_.get(peer, by);
     bool again             = true;
     while ((error == 0) &&
-           ((error = by->others()->confirm(memory, again)) == -EINPROGRESS)) {
+           ((error = by->asked().confirm(memory, again)) == -EINPROGRESS)) {
         again = false;
         if (ucs_get_time() - start > ucs_time_from_sec(timeout_s)) {
             return UCS_ERR_TIMED_OUT;
         }
-        dispatcher_.advance(); /* so that slots are free again */
-        by->others()->wait_for_oldest(1000);
+        advance(); /* so that slots are free again */
+        by->asked().wait_for_oldest(lane::sleep_us);
         error = 0;
     }
     return to_status(error);
@@ -478,12 +497,279 @@ ucs_status_t transfer_engine::arm()
     }
     /* Cleared before the cards are asked: what ends later signals again. */
     (void)event_->clear();
-    dispatcher_.advance_all();
+    while (collect_all() > 0) {}
+    (void)advance();
     if (operations_.any_ended()) {
         return UCS_ERR_BUSY;
     }
-    return guarded(
-        [&] { return dispatcher_.arm(*event_) ? UCS_OK : UCS_ERR_BUSY; });
+    return guarded([&] { return arm_lanes() ? UCS_OK : UCS_ERR_BUSY; });
+}
+
+/* --- moving the bytes -----------------------------------------------------*/
+
+/* Set the addresses of a job, and take and fill the chunk that it goes through.
+ * @return Whether there is a chunk, if one is needed. */
+bool transfer_engine::prepare(job &next, operation &op)
+{
+    next.dst    = op.dst;
+    next.src    = op.src;
+    next.target = 0;
+    next.then   = nullptr;
+    next.length = std::min(op.left, options_.piece_bytes);
+    if (op.how == way::direct) {
+        return true;
+    }
+    lane &through = *op.through;
+    next.length   = std::min(next.length, through.chunk_bytes());
+    /* An upload's chunk is filled, and waits for room in the queue. */
+    const bool is_filled = (op.how == way::upload) && (op.chunk != nullptr);
+    next.chunk           = is_filled
+                               ? std::move(op.chunk)
+                               : through.take_chunk((op.what == operation_kind::call)
+                                                        ? 0
+                                                        : planner::reserved_chunks);
+    if (next.chunk == nullptr) {
+        return false;
+    }
+    if (op.how == way::upload) {
+        next.src = next.chunk->va;
+        if (!is_filled) {
+            std::memcpy(next.chunk->data, reinterpret_cast<void *>(op.src),
+                        next.length);
+        }
+        return true;
+    }
+    next.dst    = through.va_for(*op.queue->home, *next.chunk);
+    next.target = op.dst;
+    next.then   = (op.how == way::relay) ? op.relay : nullptr;
+    return true;
+}
+
+/* Submit the next job of an operation. False when there is no room for it now;
+ * true with an error in its status when it failed. */
+bool transfer_engine::submit_next(operation &op)
+{
+    work_queue &queue = *op.queue;
+    job_ptr next      = queue.home->take_job();
+    if ((next == nullptr) || !prepare(*next, op)) {
+        return false;
+    }
+    next->of      = &op;
+    next->queue   = &queue;
+    const int ret = queue.home->submit(queue, *next, next->dst, next->src);
+    if (ucs_likely(ret == 0)) {
+        ++op.in_flight;
+        op.advance(next->length);
+        (void)next.release(); /* the queue's, until it has ended */
+        return true;
+    }
+    if (op.how == way::upload) {
+        op.chunk = std::move(next->chunk);
+    }
+    if (ret == -EAGAIN) {
+        return false;
+    }
+    op.status = queue.report_refusal(next->length, ret);
+    return true;
+}
+
+/* First in, first out. @return Whether anything was submitted. */
+void transfer_engine::submit_waiting(work_queue &queue)
+{
+    while (!ucs_list_is_empty(&queue.waiting)) {
+        operation &op = *ucs_list_head(&queue.waiting, operation, in_queue);
+        if (!submit_next(op)) {
+            return;
+        }
+        if (op.left == 0) {
+            ucs_list_del(&op.in_queue);
+        }
+        operations_.end_if_done(op);
+    }
+}
+
+/* Submit jobs that have to go on, as far as there is room. */
+void transfer_engine::submit_onward()
+{
+    while (!ucs_queue_is_empty(&onward_)) {
+        job &next = *ucs_queue_head_elem_non_empty(&onward_, job, in_onward);
+        work_queue &queue  = *next.then;
+        const uint64_t src = next.chunk->home->va_for(*queue.home, *next.chunk);
+        const int ret      = queue.home->submit(queue, next, next.target, src);
+        if (ret == -EAGAIN) {
+            return;
+        }
+        (void)ucs_queue_pull_non_empty(&onward_);
+        next.queue  = &queue;
+        next.target = 0;
+        if (ret != 0) {
+            finish(next, queue.report_refusal(next.length, ret));
+        }
+    }
+}
+
+/* Let go of a job's record and chunk, and count it as ended. */
+void transfer_engine::finish(job &ended, ucs_status_t status)
+{
+    operation &op = *ended.of;
+    /* The first failure tells why; others may follow from it. */
+    if (op.status == UCS_OK) {
+        op.status = status;
+    }
+    give_back()(&ended);
+    --op.in_flight;
+    operations_.end_if_done(op);
+}
+
+unsigned transfer_engine::collect(lane &from)
+{
+    shim::dma_completion ended[poll_batch];
+    const unsigned count = from.poll(ended, poll_batch);
+    for (unsigned i = 0; i < count; ++i) {
+        auto &one           = *static_cast<job *>(ended[i].cookie);
+        ucs_status_t status = one.queue->judge_end(one.length, ended[i].status);
+
+        /* A get over ports that fails is all that tells of the owner's: they
+         * are used no more. */
+        if (ucs_unlikely((status == UCS_ERR_IO_ERROR) ||
+                         (status == UCS_ERR_TIMED_OUT)) &&
+            (one.queue->number != 0)) {
+            one.of->by->end();
+        }
+        if ((status == UCS_OK) && (one.target != 0)) {
+            if (one.then != nullptr) {
+                ucs_queue_push(&onward_, &one.in_onward);
+                continue;
+            }
+            std::memcpy(reinterpret_cast<void *>(one.target), one.chunk->data,
+                        one.length);
+        }
+        finish(one, status);
+    }
+    return count;
+}
+
+unsigned transfer_engine::collect_all()
+{
+    unsigned count = 0;
+    for (const auto &from : lanes_) {
+        if (from->outstanding() > 0) {
+            count += collect(*from);
+        }
+    }
+    return count;
+}
+
+/* Collect what has ended, and submit what there is room for. @return Whether
+ * anything had. */
+bool transfer_engine::advance()
+{
+    const unsigned count = collect_all();
+    submit_onward();
+    for (const auto &to : lanes_) {
+        if (to->any_waiting()) {
+            for (size_t i = 0; i < lane::queue_count; ++i) {
+                submit_waiting(to->queue_in_turn(i));
+            }
+            to->next_turn();
+        }
+    }
+    return count > 0;
+}
+
+/* Whether every lane has a chunk for one operation more. */
+bool transfer_engine::has_chunks() const
+{
+    return std::all_of(lanes_.begin(), lanes_.end(), [](const auto &each) {
+        return each->has_chunks(planner::reserved_chunks);
+    });
+}
+
+/* Have the end of every job signalled that waits, or is waited for.
+ * @return false when there is something to do already, or nothing that could be
+ * signalled although something waits: try again. */
+bool transfer_engine::arm_lanes()
+{
+    bool armed = true;
+    for (const auto &each : lanes_) {
+        if (!each->arm(*event_)) {
+            return false;
+        }
+        armed = armed && (!each->any_waiting() || each->arm_for_room(*event_));
+    }
+    if (armed && !ucs_queue_is_empty(&onward_)) {
+        const job &next =
+            *ucs_queue_head_elem_non_empty(&onward_, job, in_onward);
+        armed = next.then->home->arm_for_room(*event_);
+    }
+    return armed;
+}
+
+/* Wait for the jobs that are under way. @return false when some do not end. */
+bool transfer_engine::drain()
+{
+    bool drained = true;
+    for (const auto &each : lanes_) {
+        while ((each->outstanding() > 0) &&
+               (each->wait_all(lane::drain_timeout_us) == 0)) {
+            collect(*each);
+        }
+        drained &= (each->outstanding() == 0);
+    }
+    while (!ucs_queue_is_empty(&onward_)) {
+        finish(*ucs_queue_pull_elem_non_empty(&onward_, job, in_onward),
+               UCS_ERR_CANCELED);
+    }
+    return drained;
+}
+
+/* --- ports that another process asks for ----------------------------------*/
+
+int transfer_engine::connect_ports(pci_address address, shim::port_offer &offer,
+                                   port_lane *&ports_p)
+{
+    card *const from = planner_.find_card(address);
+    const int error  = (from != nullptr)
+                           ? lanes_.accept_ports(*from, offer, ports_p)
+                           : -ENODEV;
+    if (error == 0) {
+        ++ports_p->users;
+    }
+    return error;
+}
+
+ucs_status_t transfer_engine::start_over_ports(flush_domain &domain,
+                                               port_lane &ports,
+                                               uint64_t target, uint64_t source,
+                                               size_t length,
+                                               uct_completion_t *completion)
+{
+    operation *op = operations_.take();
+    if (op == nullptr) {
+        return UCS_ERR_NO_RESOURCE;
+    }
+    device_location where;
+    lane *by;
+    ucs_status_t status =
+        planner_.hold_device(side(source), length, where, by, op->device[0]);
+    if ((status == UCS_OK) &&
+        ((where.owner != ports.owner()) || where.imported)) {
+        status = UCS_ERR_INVALID_ADDR;
+    }
+    if (status != UCS_OK) {
+        operations_.put_back(*op);
+        return status;
+    }
+    ++ports.users;
+    op->by.reset(&ports);
+    op->total = op->left = length;
+    op->moved_by         = mover::ports;
+    op->go(way::direct,
+           ports.queue_for(shim::dma_direction::device_to_host, length), target,
+           source);
+    operations_.start(*op, &domain, operation_kind::copy, completion);
+    begin(*op);
+    return UCS_INPROGRESS;
 }
 
 } // namespace gaudi::base

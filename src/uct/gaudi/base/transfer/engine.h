@@ -17,10 +17,10 @@
  *   same;
  * - its host memory: the same with the CPU there.
  *
- * Long copies go in pieces, and those that wait take turns; short ones have a
- * queue to themselves, where the card has one to spare. So none waits for
- * another one to end that is much longer. No order of operations is kept
- * but by fences.
+ * Operations of a queue go first in, first out, long ones in pieces. Short ones
+ * have a queue to themselves, where the card has a stream to spare. No order of
+ * operations is kept but by fences: behind one nothing is started before all
+ * that was has landed.
  *
  * Staging memory is fixed at creation; records of operations are made as they
  * are needed, up to a limit: UCP's protocols for device memory expect that zero
@@ -28,8 +28,8 @@
  */
 #pragma once
 
-#include "uct/gaudi/base/transfer/dispatcher.h"
 #include "uct/gaudi/base/transfer/planner.h"
+#include "uct/gaudi/base/transfer/wakeup.h"
 
 #include <map>
 #include <memory>
@@ -70,8 +70,8 @@ public:
      * - a put from host memory returns UCS_OK then. Its bytes are in a chunk; a
      *   failure is the endpoint's, as of @ref start_packed;
      * - others return UCS_ERR_NO_RESOURCE. What was asked for goes on without
-     *   the caller's host memory, and until it has ended the endpoint's next
-     *   ones return the same at once.
+     *   the caller's host memory, and fails nobody; until it has ended the
+     *   endpoint's next ones return the same at once.
      */
     [[nodiscard]] ucs_status_t copy_short(flush_domain &domain, const side &dst,
                                           const side &src, size_t length);
@@ -145,7 +145,7 @@ public:
     [[nodiscard]] ucs_status_t flush(flush_domain *domain,
                                      uct_completion_t *completion);
 
-    /** What is started from now on comes after what was started before. */
+    /** Nothing is started from now on before what was started has landed. */
     void fence() { operations_.fence(); }
 
     /** The same for operations of other engines and transports: wait until what
@@ -196,35 +196,36 @@ public:
 
     /** Connect ports of a card of this process with those of another one, which
      *  asks.
-     *  @param letter   What it sent; then what goes back.
+     *  @param offer    What it sent; then what goes back.
      *  @param ports_p  For @ref start_over_ports, until @ref end_ports.
      *  @return 0 or -errno, said at debug level. */
     [[nodiscard]] int connect_ports(pci_address address,
-                                    shim::port_offer &letter,
-                                    channel *&ports_p);
-    /** See @ref channel::end. */
-    void end_ports(channel &ports, bool at_once)
+                                    shim::port_offer &offer,
+                                    port_lane *&ports_p);
+    /** See @ref lane_set::end_ports. */
+    void end_ports(port_lane &ports, bool at_once)
     {
         --ports.users;
-        channels_.end_ports(ports, at_once);
+        lanes_.end_ports(ports, at_once);
     }
 
     /** Start a write of memory of that card to where the other one has memory.
      *  @return As @ref start. */
     [[nodiscard]] ucs_status_t start_over_ports(flush_domain &domain,
-                                                channel &ports, uint64_t target,
+                                                port_lane &ports,
+                                                uint64_t target,
                                                 uint64_t source, size_t length,
                                                 uct_completion_t *completion);
 
     /** Whether any kind of operation of an endpoint could be started now. */
     [[nodiscard]] bool has_resources(const flush_domain &domain)
     {
-        return (domain.late == 0) && has_resources();
+        return (domain.late == 0) && !planner_.waits_for_ports() &&
+               has_resources();
     }
     [[nodiscard]] bool has_resources()
     {
-        return operations_.has_free() && is_past_fence() &&
-               dispatcher_.has_chunks();
+        return operations_.has_free() && is_past_fence() && has_chunks();
     }
 
     /** Have UCX show what is copied with an interface, whose engine this is.
@@ -242,7 +243,7 @@ public:
     void close(flush_domain &domain) { operations_.close(domain); }
 
     /** Nothing new is copied from or to a peer's memory by this engine. */
-    void release(remote_peer &peer) { channels_.release(peer); }
+    void release(remote_peer &peer) { lanes_.release(peer); }
 
     /** Ask a peer whether its memory can still be used, and wait for that.
      *  @return UCS_OK, UCS_ERR_CONNECTION_RESET, UCS_ERR_ENDPOINT_TIMEOUT when
@@ -256,24 +257,39 @@ public:
 private:
     explicit transfer_engine(const transfer_options &options);
 
+    [[nodiscard]] ucs_status_t take_planned(const side &dst, const side &src,
+                                            size_t length, host_side host,
+                                            operation *&op_p);
     [[nodiscard]] ucs_status_t fail_later(flush_domain &domain,
                                           ucs_status_t why,
                                           uct_completion_t *completion);
-    [[nodiscard]] ucs_status_t prepare_bcopy(const side &device, bool to_device,
-                                             size_t length, operation *&op_p);
-    void begin_bcopy(operation &op, shim::dma_direction direction,
-                     size_t length);
-    void begin(operation &op);
+    [[nodiscard]] bool copy_at_once(lane &by, bool to_card, uint64_t va,
+                                    void *host, size_t length,
+                                    ucs_status_t &status_p);
     [[nodiscard]] ucs_status_t copy_piece(flush_domain &domain, const side &dst,
                                           const side &src, size_t length);
+    void begin(operation &op);
+
+    /* Moving the bytes of what was begun. */
+    bool prepare(job &next, operation &op);
+    bool submit_next(operation &op);
+    void submit_waiting(work_queue &queue);
+    void submit_onward();
+    void finish(job &ended, ucs_status_t status);
+    unsigned collect(lane &from);
+    unsigned collect_all();
+    bool advance();
+    [[nodiscard]] bool has_chunks() const;
+    [[nodiscard]] bool arm_lanes();
+    [[nodiscard]] bool drain();
 
     const transfer_options options_;
     std::unique_ptr<wakeup_event> event_; /* made when it is asked for */
     copy_counts counts_;
     planner planner_; /* goes last: cards and registrations are its */
-    channel_set channels_;
+    lane_set lanes_;
     operations operations_;
-    dispatcher dispatcher_;
+    ucs_queue_head_t onward_; /* jobs for another lane, oldest first */
 };
 
 } // namespace gaudi::base

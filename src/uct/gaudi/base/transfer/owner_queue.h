@@ -4,7 +4,7 @@
  * of host memory that both have, or from its device memory over the cards'
  * ports.
  *
- * To an engine it is a queue like a card's. Of the two addresses of a copy one
+ * Of the two addresses of a copy one
  * is the other process's, the other one an offset in the chunks, or what a card
  * of ours has over ports. Implemented by ipc/request_queue.h.
  */
@@ -14,7 +14,6 @@
 #include "hlthunk_shim/ports/connection.h"
 #include "uct/gaudi/base/transfer/remote_memory.h"
 
-#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -22,8 +21,12 @@
 
 namespace gaudi::base {
 
-class owner_queue : public shim::dma_queue {
+class owner_queue {
 public:
+    virtual ~owner_queue()                      = default;
+    owner_queue(const owner_queue &)            = delete;
+    owner_queue &operator=(const owner_queue &) = delete;
+
     /** Copies that can be outstanding. */
     static constexpr unsigned max_copies = 64;
 
@@ -42,6 +45,11 @@ public:
     virtual void wait_for_oldest(uint64_t timeout_us) = 0;
 
     [[nodiscard]] virtual const char *name() const = 0;
+
+    /** As of dma_queue. */
+    virtual unsigned poll(shim::dma_completion *ended, unsigned max) = 0;
+    [[nodiscard]] virtual int wait_all(uint64_t timeout_us)          = 0;
+    [[nodiscard]] virtual unsigned outstanding() const               = 0;
 
     /** Ask for a copy. @return As dma_queue::submit. */
     [[nodiscard]] virtual int ask(remote_memory &of, bool is_put,
@@ -75,20 +83,6 @@ public:
                                              uint64_t target, uint64_t source,
                                              uint64_t length, void *cookie) = 0;
 
-    /** There is none: wait in @ref wait_for_oldest. */
-    [[nodiscard]] shim::ticket oldest_ticket() const final
-    {
-        return shim::ticket::none;
-    }
-
-    /** See @ref ask. */
-    [[nodiscard]] int submit(uint64_t, uint64_t, uint64_t, void *,
-                             uint64_t &) final
-    {
-        return -EOPNOTSUPP;
-    }
-    [[nodiscard]] int wait(uint64_t, uint64_t) final { return -EOPNOTSUPP; }
-
     /** Have a function called before copies are given up that the other process
      *  might still make over ports: it sees to it that none is. */
     void before_giving_up(std::function<void()> function)
@@ -97,6 +91,7 @@ public:
     }
 
 protected:
+    owner_queue() = default;
     void give_up() const
     {
         if (give_up_) {

@@ -2,24 +2,43 @@
 /**
  * Finds out how bytes get from one side of a copy to the other: what the
  * addresses are, which card has them, whether host memory is mapped. What comes
- * out is a way with all that it relies on held; nothing has been moved then.
+ * out is in the operation, with all that it relies on held; nothing has been
+ * moved then. By target (rows) and source, the first that is possible:
+ *
+ *           | own card           | own host           | peer, card or host
+ * ----------|--------------------|--------------------|----------------------
+ * own card  | same: direct       | registered: direct | ports: direct (asked)
+ *           | other one: relay   | upload             | host: relay
+ * own host  | registered: direct | (CPU, no plan)     | ports: direct or
+ *           | download           |                    |   download (asked)
+ *           |                    |                    | host: download
+ * peer      | ports: direct      | ports: direct or   | (refused)
+ *           | host: relay        |   upload           |
+ *           |                    | host: upload       |
+ *
+ * By the host way the peer's cards, or its CPU, copy from or to a chunk that
+ * both processes have; by ports the card writes that has the bytes.
  */
 #pragma once
 
 #include "uct/gaudi/base/memory/registration_cache.h"
-#include "uct/gaudi/base/transfer/channel_set.h"
-#include "uct/gaudi/base/transfer/planned_copy.h"
+#include "uct/gaudi/base/transfer/lane_set.h"
+#include "uct/gaudi/base/transfer/operation.h"
 
 namespace gaudi::base {
 
 /** What to do about host memory here: for few bytes a look-up costs more than
- *  it can save. */
-enum class host_side { find_registration, stage };
+ *  it can save. A chunk takes its place in bcopy, which is taken and held. */
+enum class host_side { find_registration, stage, chunk };
 
 class planner {
 public:
-    planner(channel_set &channels, const transfer_options &options)
-        : channels_(channels), remember_host_(options.remember_host),
+    /* Staging chunks that only calls may take, so that they always get on: two,
+     * to fill one while the other is on its way. */
+    static constexpr size_t reserved_chunks = 2;
+
+    planner(lane_set &lanes, const transfer_options &options)
+        : lanes_(lanes), remember_host_(options.remember_host),
           looks_for_cards_(options.looks_for_cards)
     {}
 
@@ -29,26 +48,17 @@ public:
     void use_cards(card &home);
 
     /** Plan a copy of which a side is not plain.
-     *  @param copy  Empty; filled, on an error perhaps in part.
-     *  @return UCS_OK, or an error, which was logged. */
+     *  @param op  Empty; filled, on an error perhaps in part.
+     *  @return UCS_OK, UCS_ERR_NO_RESOURCE, or an error, which was logged. */
     [[nodiscard]] ucs_status_t plan(const side &dst, const side &src,
                                     size_t length, host_side host,
-                                    planned_copy &copy);
+                                    operation &op);
 
-    /** Find device memory, for a copy from or to a chunk.
-     *  @param by  Filled: the channel that has the chunks, whose queues
-     *  @param va  reach the memory at this address.
-     *  @param copy  What it relies on is filled in; on an error perhaps, too.
-     *  @return As @ref plan. */
-    [[nodiscard]] ucs_status_t reach(const side &device, size_t length,
-                                     bool to_device, channel *&by, uint64_t &va,
-                                     planned_copy &copy);
-
-    /** Find device memory of this process, and the channel to its card. It is
-     *  not held: for a copy that ends before the caller returns.
+    /** Find device memory of this process, and the lane of its card. It is not
+     *  held: for a copy that ends before the caller returns.
      *  @return As @ref plan. */
     [[nodiscard]] ucs_status_t find_device(const side &device, size_t length,
-                                           device_location &where, channel *&by)
+                                           device_location &where, lane *&by)
     {
         for (const found &last : last_) {
             if (ucs_likely((device.address >= last.where.start) &&
@@ -66,7 +76,7 @@ public:
 
     /** The same, and keep it from being given out again. */
     [[nodiscard]] ucs_status_t hold_device(const side &device, size_t length,
-                                           device_location &where, channel *&by,
+                                           device_location &where, lane *&by,
                                            held_device &held)
     {
         ucs_status_t status;
@@ -97,10 +107,14 @@ public:
 
     [[nodiscard]] bool has_card() const { return home_ != nullptr; }
 
+    /** Whether the last plan for memory of another process would have been for
+     *  ports that are being connected. */
+    [[nodiscard]] bool waits_for_ports() const { return waits_for_ports_; }
+
 private:
     struct found {
         device_location where;
-        channel *by;
+        lane *by;
     };
     struct undo_join {
         void operator()(registration_cache *joined) const
@@ -115,35 +129,23 @@ private:
                                            held_remote &held);
     [[nodiscard]] ucs_status_t look_up_device(const side &device, size_t length,
                                               device_location &where,
-                                              channel *&by);
-    ucs_status_t plan_between_devices(const side &dst, const side &src,
-                                      planned_copy &copy);
-    void plan_host_side(bool to_card, const side &here, host_side how,
-                        channel &by, uint64_t va, planned_copy &copy);
-    [[nodiscard]] int find_ports(const side &there, channel &by, bool waits,
-                                 channel *&ports, planned_copy &copy);
-    [[nodiscard]] int plan_over_ports(bool put, const side &there,
-                                      const side &here, host_side host,
-                                      channel &by, bool waits,
-                                      planned_copy &copy);
-    [[nodiscard]] int find_owner(const side &there, channel *&others,
-                                 planned_copy &copy);
-    template <typename Plan>
-    [[nodiscard]] ucs_status_t take_first_route(const side &there,
-                                                const channel *by, Plan &&plan);
-    [[nodiscard]] ucs_status_t plan_by_owner(bool put, const side &there,
-                                             const side &here, channel &others,
-                                             channel *by, planned_copy &copy);
-    ucs_status_t plan_remote_device(bool put, const side &there,
-                                    const side &here, host_side host,
-                                    planned_copy &copy);
+                                              lane *&by);
+    ucs_status_t plan_within(const side &dst, const side &src, operation &op);
+    ucs_status_t plan_host(bool to_card, const side &host, host_side how,
+                           lane &by, uint64_t there, operation &op);
+    ucs_status_t plan_remote(bool put, const side &there, const side &here,
+                             host_side host, operation &op);
+    [[nodiscard]] int find_ports(const side &there, const side &here, lane *by,
+                                 bool waits, operation &op);
+    [[nodiscard]] int find_owner(const side &there, operation &op);
 
     held_cards cards_;
-    channel_set &channels_;
+    lane_set &lanes_;
     const bool remember_host_;
     const bool looks_for_cards_;
-    memory_map &map_ = memory_map::instance();
-    card *home_      = nullptr; /* nullptr: no card was needed so far */
+    memory_map &map_      = memory_map::instance();
+    bool waits_for_ports_ = false;
+    card *home_           = nullptr; /* nullptr: no card was needed so far */
     found last_[2]{}; /* ranges that were looked up, of cards that are held:
                          a message comes to one buffer, and goes from another */
     unsigned oldest_ = 0;

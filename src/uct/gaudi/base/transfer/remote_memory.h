@@ -17,7 +17,7 @@
 
 namespace gaudi::base {
 
-class channel;
+class owner_lane;
 class owner_queue;
 
 /** Where a card is in its machine. */
@@ -39,7 +39,7 @@ public:
     open_queue(std::unique_ptr<owner_queue> &queue_p) = 0;
 
     /** The engine's, with that queue; nullptr: none. */
-    channel *in_use = nullptr;
+    owner_lane *in_use = nullptr;
 };
 
 /** Memory of another process, of the host or of a card. Called by several

@@ -7,8 +7,9 @@
  *                                   uct_completion_t *);
  *
  * `remote` has the address; what it returns beside UCS_OK is the operation's
- * result. Short ones are done when they return, whatever the length; the others
- * are completed from progress: UCP does not expect UCS_OK.
+ * result. Short ones are done when they return, whatever the length, unless
+ * another process takes long; the others are completed from progress: UCP does
+ * not expect UCS_OK.
  */
 #pragma once
 

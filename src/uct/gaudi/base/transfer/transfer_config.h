@@ -13,15 +13,16 @@
 namespace gaudi::base {
 
 /** Sizes of an engine. What users cannot set was chosen on software cards:
- *  bandwidth does not rise with longer pieces or more of them, and a short copy
- *  waits for what is in flight. */
+ *  bandwidth does not rise with longer pieces. */
 struct transfer_options {
-    size_t chunk_bytes   = 65536;   /**< of staging memory, and longest bcopy */
-    unsigned chunks      = 16;      /**< per card */
-    unsigned max_ops     = 65536;   /**< operations outstanding */
-    size_t piece_bytes   = 1 << 20; /**< longest job, and kernel copy at once */
-    unsigned pieces      = 4; /**< long ones in flight per card and direction */
-    size_t short_bytes   = 65536; /**< longest copy that waits for no pieces */
+    size_t chunk_bytes = 65536;   /**< of staging memory, and longest bcopy */
+    unsigned chunks    = 16;      /**< per card */
+    unsigned max_ops   = 65536;   /**< operations outstanding */
+    size_t piece_bytes = 1 << 20; /**< longest job */
+    unsigned long_jobs = 16;      /**< of long copies at a time, per card and
+                                       direction; a power of two: short ones need
+                                       room on the card, too */
+    size_t short_bytes   = 65536; /**< longest that waits for no longer ones */
     bool looks_for_cards = true;  /**< that a framework has acquired, where an
                                        address is not known: that may end keys,
                                        which an engine that serves them must

@@ -1,35 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "uct/gaudi/base/transfer/operations.h"
+#include "uct/gaudi/base/transfer/operation.h"
 
 #include <algorithm>
 #include <new>
 
 namespace gaudi::base {
-
-namespace {
-
-int ask(owner_queue &others, dma_job &job, bool is_put, uint64_t dst,
-        uint64_t src)
-{
-    return others.ask(*job.owner->plan->remote, is_put, is_put ? dst : src,
-                      is_put ? src : dst, job.length, &job);
-}
-
-} // namespace
-
-int submit(const work_queue &queue, dma_job &job, uint64_t dst, uint64_t src)
-{
-    owner_queue *others = queue.home->others();
-    uint64_t id;
-    return ucs_likely(others == nullptr)
-               ? queue.dma->submit(dst, src, job.length, &job, id)
-           : (queue.link != work_queue::no_link)
-               ? others->ask_over_ports(*job.owner->plan->remote, queue.link,
-                                        dst, src, job.length, &job)
-               : ask(*others, job,
-                     queue.direction == shim::dma_direction::host_to_device,
-                     dst, src);
-}
 
 namespace {
 
@@ -41,7 +16,7 @@ constexpr unsigned block_operations = 256;
 operations::operations(unsigned limit, copy_counts &counts)
     : limit_(limit), counts_(counts)
 {
-    for (ucs_list_link_t *list : {&free_, &all_, &fenced_, &ended_, &failed_}) {
+    for (ucs_list_link_t *list : {&free_, &all_, &ended_, &failed_}) {
         ucs_list_head_init(list);
     }
     blocks_.reserve(limit / block_operations + 1);
@@ -59,7 +34,7 @@ bool operations::make_free()
 {
     const unsigned more = std::min(block_operations, limit_ - made_);
     std::unique_ptr<operation[]> block(
-        (more > 0) ? new (std::nothrow) operation[more] : nullptr);
+        (more > 0) ? new (std::nothrow) operation[more]() : nullptr);
     if (block == nullptr) {
         return false;
     }
@@ -71,50 +46,48 @@ bool operations::make_free()
     return true;
 }
 
-operation *operations::take()
-{
-    if (!has_free()) {
-        return nullptr;
-    }
-    return ucs_list_extract_head(&free_, operation, in_queue);
-}
-
 void operations::put_back(operation &op)
 {
-    op.copy.let_go();
-    ucs_list_add_head(&free_, &op.in_queue);
+    op.chunk.reset();
+    op.by.reset();
+    op.registration.reset();
+    op.device[0].reset();
+    op.device[1].reset();
+    op.remote.reset();
+    op.total = op.left = 0;
+    op.moved_by        = mover::card;
+    if (&op != &call_) {
+        ucs_list_add_head(&free_, &op.in_queue);
+    }
 }
 
 void operations::start(operation &op, flush_domain *domain, operation_kind what,
                        uct_completion_t *completion)
 {
-    op.in_flight    = 0;
-    op.status       = UCS_OK;
-    op.is_operation = true;
-    op.plan         = &op.copy;
-    op.what         = what;
-    op.has_ended    = false;
-    op.is_late      = false;
-    op.sequence     = ++last_sequence_;
-    op.after        = fence_;
-    op.domain       = domain;
-    op.completion   = completion;
+    op.in_flight  = 0;
+    op.status     = UCS_OK;
+    op.what       = what;
+    op.has_ended  = false;
+    op.is_late    = false;
+    op.sequence   = ++last_sequence_;
+    op.domain     = domain;
+    op.completion = completion;
     if (what != operation_kind::flush_domain) {
         ucs_list_add_tail(&all_, &op.in_all);
     }
-    if (what != operation_kind::flush_all) {
+    if (domain != nullptr) {
         ucs_list_add_tail(&domain->operations, &op.in_domain);
     }
 }
 
-/* Whether the bytes of everything up to an operation are where they belong.
- * Completions may still have to be called. */
-bool operations::has_landed(uint64_t sequence)
+/* Whether the bytes of everything up to it are where they belong. Completions
+ * may still have to be called. */
+bool operations::is_past_fence() const
 {
-    operation *op;
+    const operation *op;
     ucs_list_for_each(op, &all_, in_all)
     {
-        if (op->sequence > sequence) {
+        if (op->sequence > fence_) {
             return true;
         }
         if (!op->has_ended && (op->what != operation_kind::flush_all)) {
@@ -122,28 +95,6 @@ bool operations::has_landed(uint64_t sequence)
         }
     }
     return true;
-}
-
-bool operations::may_begin(operation &op)
-{
-    if (has_landed(op.after)) {
-        return true;
-    }
-    ucs_list_add_tail(&fenced_, &op.in_queue);
-    return false;
-}
-
-operation *operations::take_ready()
-{
-    if (ucs_list_is_empty(&fenced_)) {
-        return nullptr;
-    }
-    operation *op = ucs_list_head(&fenced_, operation, in_queue);
-    if (!has_landed(op->after)) {
-        return nullptr;
-    }
-    ucs_list_del(&op->in_queue);
-    return op;
 }
 
 /* Put an operation where its completion is called. */
@@ -154,8 +105,8 @@ void operations::end(operation &op)
     }
     op.has_ended = true;
     ucs_list_add_tail(&ended_, &op.in_queue);
-    if ((op.status == UCS_OK) && (op.copy.total > 0)) {
-        counts_.add(op.copy.moved_by, op.copy.total);
+    if ((op.status == UCS_OK) && (op.total > 0)) {
+        counts_.add(op.moved_by, op.total);
     }
     if (ucs_unlikely((op.status != UCS_OK) && (op.domain != nullptr) &&
                      (op.completion != nullptr) &&
@@ -168,11 +119,11 @@ void operations::end(operation &op)
 
 void operations::end_if_done(operation &op)
 {
-    if ((op.status != UCS_OK) && (op.copy.left > 0)) {
-        op.copy.left = 0;
+    if ((op.status != UCS_OK) && (op.left > 0)) {
+        op.left = 0;
         ucs_list_del(&op.in_queue);
     }
-    if ((op.copy.left == 0) && (op.in_flight == 0)) {
+    if ((op.left == 0) && (op.in_flight == 0)) {
         end(op);
     }
 }
@@ -276,12 +227,12 @@ void operations::retire(operation &op)
     if (op.what != operation_kind::flush_domain) {
         ucs_list_del(&op.in_all);
     }
-    if ((op.what != operation_kind::flush_all) && (domain != nullptr)) {
+    if (domain != nullptr) {
         ucs_list_del(&op.in_domain);
         domain->late -= op.is_late ? 1 : 0;
     }
     if ((op.what == operation_kind::unpack) && (op.status == UCS_OK)) {
-        op.unpack(op.unpack_arg, op.copy.chunk->data, op.copy.total);
+        op.unpack(op.unpack_arg, op.chunk->data, op.total);
     }
     put_back(op);
 
@@ -308,7 +259,8 @@ void operations::complete(operation &op)
 
     /* What was given up is what its owner wanted. */
     if ((status != UCS_OK) && (status != UCS_ERR_CANCELED) &&
-        (completion == nullptr) && (domain != nullptr)) {
+        (op.what != operation_kind::left) && (completion == nullptr) &&
+        (domain != nullptr)) {
         fail(*domain, op.sequence, status);
     }
     if ((domain != nullptr) && (completion != nullptr) &&
@@ -329,7 +281,8 @@ ucs_status_t operations::ended_failure() const
     ucs_list_for_each(op, &ended_, in_queue)
     {
         /* What was given up is what its owner wanted. */
-        if ((op->status != UCS_OK) && (op->status != UCS_ERR_CANCELED)) {
+        if ((op->status != UCS_OK) && (op->status != UCS_ERR_CANCELED) &&
+            (op->what != operation_kind::left)) {
             return op->status;
         }
     }

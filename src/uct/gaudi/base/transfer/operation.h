@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Records of operations: which are outstanding, in what order they were
- * started, what waits behind a fence, and which completions have to be called.
+ * The record of an operation, and the lists of them: which are outstanding, in
+ * what order they were started, and which completions have to be called.
  *
  * Records are made in blocks as they are needed, up to a limit, and used again.
- * How bytes move, nobody here knows; what ends an operation is told.
+ * The planner says how the bytes move, the engine moves them.
  */
 #pragma once
 
-#include "uct/gaudi/base/transfer/planned_copy.h"
+#include "uct/gaudi/base/transfer/counts.h"
+#include "uct/gaudi/base/transfer/lane.h"
 
 #include <memory>
 #include <vector>
@@ -32,46 +33,88 @@ struct flush_domain {
     unsigned late; /* short operations that outlived their call */
 };
 
-/** What all kinds of transfer have: jobs under way, and how they went. */
-struct transfer {
-    unsigned in_flight  = 0;
-    ucs_status_t status = UCS_OK;
-    bool is_operation   = false; /* an `operation`, else a synchronous copy */
-    const planned_copy *plan = nullptr;
+/** Lets go of what an operation relies on. */
+struct let_go {
+    void operator()(host_region *held) const { held->put(); }
+    void operator()(device_memory *held) const { held->put(); }
+    void operator()(lane *held) const { --held->users; }
+    void operator()(remote_memory *held) const { held->release(); }
+};
+using held_registration = std::unique_ptr<host_region, let_go>;
+using held_device       = std::unique_ptr<device_memory, let_go>;
+using held_remote       = std::unique_ptr<remote_memory, let_go>;
+using held_lane         = std::unique_ptr<lane, let_go>;
+
+/** How bytes get from one side of a copy to the other. */
+enum class way : uint8_t {
+    direct,   /**< a lane copies between two addresses that it reaches */
+    upload,   /**< from the host to a chunk, which a lane fetches */
+    download, /**< a lane fills a chunk, which goes to the host */
+    relay     /**< a lane fills a chunk, which another lane fetches */
 };
 
-enum class operation_kind { copy, unpack, flush_domain, flush_all };
+enum class operation_kind : uint8_t {
+    copy,
+    unpack, /**< a callback takes the bytes */
+    call,   /**< a copy whose caller waits for it */
+    left,   /**< whose caller waited, and will ask for it anew */
+    flush_domain,
+    flush_all
+};
 
-struct operation : transfer {
+struct operation {
     ucs_list_link_t in_domain; /* self-linked when it has none */
     ucs_list_link_t in_all;
     ucs_list_link_t in_queue; /* to be submitted, or ended */
+
+    /* What was asked for. */
     operation_kind what;
-    bool has_ended;
-    bool is_late; /* its call has returned */
-    uint64_t sequence;
-    uint64_t after; /* sequence number that must have completed first */
     flush_domain *domain;
-    planned_copy copy;
     uct_completion_t *completion;
     uct_unpack_callback_t unpack;
     void *unpack_arg;
-};
+    uint64_t sequence;
 
-/** Submit a job. @return As dma_queue::submit. */
-[[nodiscard]] int submit(const work_queue &queue, dma_job &job, uint64_t dst,
-                         uint64_t src);
+    /* How far it is. */
+    ucs_status_t status;
+    unsigned in_flight; /* jobs */
+    bool has_ended;
+    bool is_late; /* its call has returned */
+    size_t total; /* bytes, */
+    size_t left;  /* of which these are to be moved yet */
 
-/** Where a get over ports has failed they are closed: nobody else tells how the
- *  owner's are. */
-inline void note_ports(const dma_job &job, ucs_status_t status)
-{
-    if (ucs_unlikely((status == UCS_ERR_IO_ERROR) ||
-                     (status == UCS_ERR_TIMED_OUT)) &&
-        (job.queue->link != work_queue::no_link)) {
-        job.owner->plan->by_owner->end(false);
+    /* The plan. */
+    way how;
+    mover moved_by;
+    uint64_t dst; /* as the way has it */
+    uint64_t src;
+    work_queue *queue;              /* that moves it, or the first */
+    work_queue *relay;              /* where a relay goes on */
+    lane *through;                  /* whose chunks it goes through */
+    chunk_ptr chunk;                /* filled for an upload; bcopy: the bytes */
+    held_registration registration; /* of host memory here, or nullptr */
+    held_device device[2]; /* memory here, so that it is not given out again
+                              while a card copies; or nullptr */
+    held_remote remote;    /* memory of another process, or nullptr */
+    held_lane by;          /* of that process, or of ports; or nullptr */
+
+    /** Have a queue copy between what it reaches. */
+    void go(way that, work_queue &by_queue, uint64_t to, uint64_t from)
+    {
+        queue = &by_queue;
+        how   = that;
+        dst   = to;
+        src   = from;
     }
-}
+
+    /** So many bytes are under way, or there. */
+    void advance(size_t length)
+    {
+        left -= length;
+        dst += length;
+        src += length;
+    }
+};
 
 class operations {
 public:
@@ -87,21 +130,25 @@ public:
 
     /** Take a record, to be filled and started, or put back. It holds nothing.
      *  @return nullptr when there is none. */
-    [[nodiscard]] operation *take();
+    [[nodiscard]] operation *take()
+    {
+        return has_free() ? ucs_list_extract_head(&free_, operation, in_queue)
+                          : nullptr;
+    }
+    /** The same for a call, of which there is one at a time. */
+    [[nodiscard]] operation &take_call() { return call_; }
     void put_back(operation &op);
 
-    /** Count an operation as outstanding, behind the last fence. */
+    /** Count an operation as outstanding.
+     *  @param domain  nullptr: of none. */
     void start(operation &op, flush_domain *domain, operation_kind what,
                uct_completion_t *completion);
 
-    /** What is added from now on comes after what was added before. */
+    /** What was started has to have landed before anything else is. */
     void fence() { fence_ = last_sequence_; }
 
-    /** Whether what was added before the last fence has landed. */
-    [[nodiscard]] bool is_past_fence()
-    {
-        return ucs_list_is_empty(&all_) || has_landed(fence_);
-    }
+    /** Whether it has, where there was a fence. */
+    [[nodiscard]] bool is_past_fence() const;
 
     /** What failed of a domain before the last fence, and was not heard of. */
     [[nodiscard]] ucs_status_t fenced_failure(const flush_domain &domain) const
@@ -109,20 +156,12 @@ public:
         return (domain.unheard_sequence <= fence_) ? domain.unheard : UCS_OK;
     }
 
-    /** Whether an operation may begin. If not it is kept, for @ref take_ready.
-     */
-    [[nodiscard]] bool may_begin(operation &op);
-
-    /** The next operation that no fence keeps back any more, or nullptr. */
-    [[nodiscard]] operation *take_ready();
-
     /** End an operation of which nothing is left: by an error, or because its
      *  last job has ended. It leaves the list in which it waits. */
     void end_if_done(operation &op);
 
     /** End all of a list with an error, except what cards still work on. */
     void cancel(ucs_list_link_t &waiting);
-    void cancel_fenced() { cancel(fenced_); }
 
     /** Give up those of an endpoint. */
     static void open(flush_domain &domain);
@@ -152,9 +191,10 @@ public:
     ucs_status_t take_ended(operation &op);
 
     /** Leave an operation without a completion, which is outstanding, to end by
-     *  itself. */
-    static void leave(operation &op)
+     *  itself. With `again` its bytes and its failure are nobody's. */
+    static void leave(operation &op, bool again)
     {
+        op.what    = again ? operation_kind::left : op.what;
         op.is_late = true;
         ++op.domain->late;
     }
@@ -168,7 +208,6 @@ public:
 
 private:
     [[nodiscard]] bool make_free();
-    [[nodiscard]] bool has_landed(uint64_t sequence);
     void end(operation &op);
     void fail(flush_domain &domain, uint64_t sequence, ucs_status_t status);
     void retire(operation &op);
@@ -177,11 +216,11 @@ private:
 
     const unsigned limit_;
     copy_counts &counts_;
+    operation call_{};
     std::vector<std::unique_ptr<operation[]>> blocks_;
     unsigned made_ = 0; /* operations in them */
     ucs_list_link_t free_;
     ucs_list_link_t all_;    /* outstanding, oldest first */
-    ucs_list_link_t fenced_; /* behind a fence, oldest first */
     ucs_list_link_t ended_;  /* with a completion to call */
     ucs_list_link_t failed_; /* domains */
     uint64_t last_sequence_ = 0;
