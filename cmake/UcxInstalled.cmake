@@ -1,8 +1,38 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The installed UCX: UCX_INSTALLED_VERSION, UCX_INCLUDE_DIR, UCX_RUNTIME_DIR,
-# UCX_<lib>_LIBRARY, and what its ucx_info says of how it was built
-# (_ucx_installed_config). All are of one UCX, which CMAKE_PREFIX_PATH chooses.
+# The UCX that is built for: UCX_INSTALLED_VERSION, UCX_INCLUDE_DIR,
+# UCX_RUNTIME_DIR, UCX_<lib>_LIBRARY, and what its ucx_info says of how it was
+# built (_ucx_installed_config). All are of one UCX: that of UCX_ROOT, else of
+# CMAKE_PREFIX_PATH, PKG_CONFIG_PATH, or PATH.
 
+set(UCX_ROOT "" CACHE PATH "Folder of the UCX to build for; empty: the first one \
+in CMAKE_PREFIX_PATH, PKG_CONFIG_PATH and PATH")
+
+function(_ucx_find_root variable)
+  set(${variable} "${UCX_ROOT}" PARENT_SCOPE)
+  if(UCX_ROOT)
+    return()
+  endif()
+  find_program(program ucx_info NO_SYSTEM_ENVIRONMENT_PATH NO_CMAKE_SYSTEM_PATH
+    NO_CACHE)
+  if(NOT program AND NOT "$ENV{PKG_CONFIG_PATH}" STREQUAL "")
+    execute_process(COMMAND pkg-config --variable=prefix ucx
+      OUTPUT_VARIABLE prefix OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    if(EXISTS "${prefix}/bin/ucx_info")
+      set(program "${prefix}/bin/ucx_info")
+    endif()
+  endif()
+  if(NOT program)
+    find_program(program ucx_info NO_CACHE)
+  endif()
+  if(program)
+    get_filename_component(prefix "${program}" DIRECTORY)
+    get_filename_component(prefix "${prefix}" DIRECTORY)
+    set(${variable} "${prefix}" PARENT_SCOPE)
+  endif()
+endfunction()
+_ucx_find_root(_ucx_root)
+
+# What an earlier run found may be of another UCX.
 function(_ucx_forget)
   get_filename_component(folder "${UCX_ucs_LIBRARY}" DIRECTORY)
   if(UCX_RUNTIME_DIR STREQUAL folder)
@@ -13,33 +43,31 @@ function(_ucx_forget)
     unset(UCX_${name} CACHE)
   endforeach()
 endfunction()
-
-# What an earlier run found may be of another CMAKE_PREFIX_PATH.
-find_program(_ucx_chosen ucx_info NO_SYSTEM_ENVIRONMENT_PATH
-  NO_CMAKE_SYSTEM_PATH NO_CACHE)
-if(_ucx_chosen AND NOT _ucx_chosen STREQUAL "${UCX_INFO_EXECUTABLE}")
+if(UCX_INFO_EXECUTABLE AND
+   NOT UCX_INFO_EXECUTABLE STREQUAL "${_ucx_root}/bin/ucx_info")
   _ucx_forget()
 endif()
 
-find_path(UCX_INCLUDE_DIR ucp/api/ucp.h)
-find_program(UCX_INFO_EXECUTABLE ucx_info)
+find_path(UCX_INCLUDE_DIR ucp/api/ucp.h HINTS "${_ucx_root}/include")
+find_program(UCX_INFO_EXECUTABLE ucx_info HINTS "${_ucx_root}/bin")
 set(_ucx_missing "")
 if(NOT UCX_INCLUDE_DIR)
-  list(APPEND _ucx_missing "ucp/api/ucp.h (apt-get install libucx-dev)")
+  list(APPEND _ucx_missing "ucp/api/ucp.h")
 endif()
 if(NOT UCX_INFO_EXECUTABLE)
-  list(APPEND _ucx_missing "ucx_info (apt-get install ucx-utils)")
+  list(APPEND _ucx_missing "ucx_info")
 endif()
 foreach(lib ucp uct ucs ucm)
-  find_library(UCX_${lib}_LIBRARY ${lib})
+  find_library(UCX_${lib}_LIBRARY ${lib} HINTS "${_ucx_root}/lib")
   if(NOT UCX_${lib}_LIBRARY)
-    list(APPEND _ucx_missing "lib${lib}.so (apt-get install libucx-dev)")
+    list(APPEND _ucx_missing "lib${lib}.so")
   endif()
 endforeach()
 if(_ucx_missing)
-  list(JOIN _ucx_missing "\n  " _ucx_missing)
-  message(FATAL_ERROR "No complete UCX is installed. Missing:\n  ${_ucx_missing}\n"
-    "A UCX that has a folder of its own is found by CMAKE_PREFIX_PATH.")
+  list(JOIN _ucx_missing ", " _ucx_missing)
+  message(FATAL_ERROR "No complete UCX is found, missing: ${_ucx_missing} "
+    "(name the folder of one by -DUCX_ROOT=FOLDER, or install libucx-dev and "
+    "ucx-utils, on RHEL ucx and ucx-devel)")
 endif()
 
 # Without the caller's settings of UCX: some of them print lines of their own.
@@ -58,16 +86,19 @@ set(UCX_INSTALLED_VERSION "${CMAKE_MATCH_1}.${CMAKE_MATCH_2}.${CMAKE_MATCH_3}")
 # With a second UCX in PATH, ucx_info may be of that one, and the rest not.
 function(_ucx_check_that_it_is_one)
   set(CMAKE_CROSSCOMPILING_EMULATOR "") # the libraries are those found here
-  try_run(status compiles
-    SOURCE_FROM_CONTENT ucx_versions.c "
+  set(folder "${CMAKE_BINARY_DIR}/CMakeFiles/ucx_versions")
+  file(WRITE "${folder}/ucx_versions.c" "
 #include <stdio.h>
 #include <ucp/api/ucp.h>
 int main(void)
 {
     printf(\"%d.%d;%s\", UCP_API_MAJOR, UCP_API_MINOR, ucp_get_version_string());
     return 0;
-}"
-    NO_CACHE CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${UCX_INCLUDE_DIR}"
+}")
+  unset(status CACHE)
+  unset(compiles CACHE)
+  try_run(status compiles "${folder}" "${folder}/ucx_versions.c"
+    CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${UCX_INCLUDE_DIR}"
     LINK_LIBRARIES "${UCX_ucp_LIBRARY}" "${UCX_uct_LIBRARY}"
       "${UCX_ucs_LIBRARY}" "${UCX_ucm_LIBRARY}"
     COMPILE_OUTPUT_VARIABLE error RUN_OUTPUT_VARIABLE versions)
@@ -84,12 +115,9 @@ int main(void)
       "${error}")
   endif()
   list(POP_FRONT versions of_headers of_library)
-  cmake_path(GET program PARENT_PATH prefix)
-  cmake_path(GET prefix PARENT_PATH prefix)
   message(FATAL_ERROR "${program} is UCX ${UCX_INSTALLED_VERSION}, ${headers} "
-    "are UCX ${of_headers}, and ${library} is UCX ${of_library}. Set "
-    "CMAKE_PREFIX_PATH to the folder of one UCX, such as "
-    "CMAKE_PREFIX_PATH=${prefix}.")
+    "are UCX ${of_headers}, and ${library} is UCX ${of_library} (name "
+    "the folder of one UCX by -DUCX_ROOT=FOLDER)")
 endfunction()
 _ucx_check_that_it_is_one()
 find_program(_ucx_in_path ucx_info NO_CMAKE_PATH NO_CMAKE_ENVIRONMENT_PATH

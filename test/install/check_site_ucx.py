@@ -67,8 +67,9 @@ def make_archive(folder, source, made):
     """What scripts/install-packages and the packages need, beside UCX."""
     folder.mkdir()
     script = (source / "scripts/install-packages").read_text()
-    names = set(" ".join(re.findall(r"^(?:build|bench)=\((.*?)\)", script,
-                                    re.M | re.S)).split())
+    names = set(",".join(re.findall(
+        r"^[^\s#]+ +([a-z][a-z0-9,.+-]+) +[a-z0-9,.+-]+$", script,
+        re.M)).split(","))
     for package in made.values():
         needed = run("dpkg-deb", "--field", package, "Depends")
         names |= set(re.findall(r"(?:^|[,|] )([a-z][a-z0-9.+-]+)", needed))
@@ -78,6 +79,18 @@ def make_archive(folder, source, made):
     (folder / "Packages").write_text(
         run("dpkg-scanpackages", "--multiversion", ".", "/dev/null",
             folder=folder).partition("dpkg-scanpackages:")[0])
+
+
+def make_programs(root):
+    """A folder with the programs of this system, but for some."""
+    folder = root / "programs"
+    folder.mkdir()
+    for place in ("/usr/sbin", "/usr/bin", "/sbin", "/bin"):
+        for program in pathlib.Path(place).iterdir():
+            if not (program.name.startswith(("mpi", "ucx_info", "cmake")) or
+                    (folder / program.name).exists()):
+                (folder / program.name).symlink_to(program)
+    return folder
 
 
 class System:
@@ -93,11 +106,12 @@ class System:
         (root / "etc/apt/sources.list").write_text(
             f"deb [trusted=yes] file:{archive} ./\n")
         (root / "apt.conf").write_text(CONFIGURATION.format(root=root))
+        self.root = root
         self.as_root = ([] if os.geteuid() == 0
                         else ["unshare", "--map-root-user"])
         self.variables = {"APT_CONFIG": str(root / "apt.conf"),
                           "DPKG_ADMINDIR": str(root / "var/lib/dpkg"),
-                          "PATH": f"{root}/usr/bin:{os.environ['PATH']}"}
+                          "PATH": f"{root}/usr/bin:{make_programs(root)}"}
         self.run("apt-get", "update")
         if site:
             self.run("apt-get", "-y", "install", make_package(
@@ -130,9 +144,18 @@ def check_script(system, source, what):
     expect(system.has("cmake") and system.has("ucx") and
            not system.has("libucx-dev"),
            f"install-packages takes away the UCX that is there: {what}")
-    system.refused("apt would remove ucx", script, "bench")
+    (system.root / "programs/cmake").symlink_to("/usr/bin/cmake")
+    said = system.run(script, "bench")
+    expect("left out" in said and "mpicc.mpich" in said,
+           f"MPI, which would remove {what}, is missed: {said}")
     expect(system.has("ucx") and not system.has("mpich"),
            f"install-packages takes it away for MPI: {what}")
+    # With nobody's rights, and without apt.
+    (system.root / "programs/apt-get").unlink()
+    run(script, "build", **system.variables)
+    (system.root / "programs/cmake").unlink()
+    refused("missing: cmake (apt-get install cmake, or dnf install cmake)",
+            script, "build", **system.variables)
 
 
 def main(source, build):

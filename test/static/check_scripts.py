@@ -20,15 +20,15 @@ from common import read, report, run
 FOREIGN = ["UCX_TLS", "UCX_NET_DEVICES", "UCX_LOG_LEVEL", "HLTHUNK_EMU_DEVICES",
            "HABANA_VISIBLE_DEVICES", "HLS_MODULE_ID", "GAUDI_MAPPING_TABLE",
            "OMPI_MCA_btl", "MPICH_CC", "GTEST_FILTER", "CTEST_PARALLEL_LEVEL",
-           "CMAKE_GENERATOR", "CMAKE_GENERATOR_PLATFORM", "CMAKE_LIBRARY_PATH",
-           "ASAN_OPTIONS", "CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS",
-           "CPATH", "PKG_CONFIG_LIBDIR", "LD_LIBRARY_PATH", "PYTHONPATH",
-           "PYTHONDONTWRITEBYTECODE", "PYTHON_UCX_GAUDI_LIBRARY"]
+           "ASAN_OPTIONS", "PYTHON_UCX_GAUDI_LIBRARY"]
 HONOURED = ["HOME", "XDG_CACHE_HOME", "TMPDIR", "https_proxy",
             "CMAKE_BUILD_PARALLEL_LEVEL", "CMAKE_CXX_COMPILER_LAUNCHER",
-            "CMAKE_PREFIX_PATH", "PKG_CONFIG_PATH",
+            "CMAKE_PREFIX_PATH", "PKG_CONFIG_PATH", "CMAKE_LIBRARY_PATH",
             "CCACHE_DIR", "GAUDI_TEST_HLTHUNK", "GAUDI_TEST_NO_SKIPS",
             "GAUDI_TEST_SETTINGS", "GAUDI_TEST_KERNEL"]
+# A cluster's tools: used, and said.
+TOOLS = ["CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CPATH", "LIBRARY_PATH",
+         "LD_LIBRARY_PATH", "PYTHONPATH"]
 
 BARE = {"PATH": os.environ["PATH"]}
 
@@ -51,37 +51,43 @@ SKIPPED = """<testsuite><testcase name="one.runs" status="run"/>
 
 
 def check_environment(root):
-    given = {name: "/nowhere" for name in FOREIGN + HONOURED}
+    given = {name: "/nowhere" for name in FOREIGN + HONOURED + TOOLS}
     result = subprocess.run(
         ["bash", "-c", ". scripts/environment; exec env -0"], cwd=root,
         env=BARE | given, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, check=True)
     left = {entry.split("=")[0] for entry in result.stdout.split("\0")}
-    told = result.stderr.split()
+    used, _, told = result.stderr.partition("not used")
+    used, told = used.split(), told.split()
     for name in FOREIGN:
         if name in left:
             yield f"scripts/environment leaves {name}"
         if name not in told:
             yield f"scripts/environment does not tell that it clears {name}"
-    for name in HONOURED:
+    for name in HONOURED + TOOLS:
         if name not in left:
             yield f"scripts/environment clears {name}"
+        if (name in TOOLS) != (name in used):
+            yield f"scripts/environment says of what it uses: {used}"
 
 
 def check_path(root):
     """Programs are of the UCX that CMake finds."""
-    said = run(["bash", "-c", ". scripts/environment; echo $PATH"], cwd=root,
-               env=BARE | {"CMAKE_PREFIX_PATH": "/a b:/c"}).stdout
-    if said != f"/a b/bin:/c/bin:{BARE['PATH']}\n":
-        yield f"with CMAKE_PREFIX_PATH programs are looked for in {said}"
+    for given in ({"CMAKE_PREFIX_PATH": "/a b:/c"},
+                  {"CMAKE_PREFIX_PATH": "/c", "UCX_ROOT": "/a b"}):
+        said = run(["bash", "-c", ". scripts/environment; "
+                    "echo ${UCX_ROOT-}$CMAKE_PREFIX_PATH:$PATH"], cwd=root,
+                   env=BARE | given).stdout
+        if said != f"/a b:/c:/a b/bin:/c/bin:{BARE['PATH']}\n":
+            yield f"with {given} programs are looked for in {said}"
 
 
 def check_read_only(root):
-    result = run(["bash", "-c", "export CC=gcc; readonly CC; "
+    result = run(["bash", "-c", "export UCX_TLS=gcc; readonly UCX_TLS; "
                   "set -e; . scripts/environment; echo went on"], cwd=root,
                  env=BARE)
-    if result.returncode == 0 or "CC is read-only" not in result.stdout:
-        yield f"scripts/environment with a read-only CC: {result.stdout}"
+    if result.returncode == 0 or "UCX_TLS is read-only" not in result.stdout:
+        yield f"scripts/environment with a read-only UCX_TLS: {result.stdout}"
 
 
 def check_cdpath(root):
@@ -156,23 +162,26 @@ def check_failed(root):
 
 
 def check_no_network(root):
-    """A machine without packages, on which apt-get says why it failed."""
-    for said, wanted in (
-            ("Err:1 x Temporary failure resolving 'x'", "no network, or none"),
-            ("E: dpkg was interrupted", "apt-get failed, its output is above")):
+    """A machine without cmake, on which apt-get says why it failed."""
+    for said in ("Err:1 x Temporary failure resolving 'x'",
+                 "E: dpkg was interrupted"):
         with tempfile.TemporaryDirectory() as place:
+            for name in os.listdir("/usr/bin"):
+                if not name.startswith(("apt-get", "cmake", "id")):
+                    os.symlink(f"/usr/bin/{name}", f"{place}/{name}")
             for name, body in (("apt-get", f'echo "{said}"; exit 100'),
-                               ("dpkg-query", "exit 1"), ("id", "echo 0")):
+                               ("id", "echo 0")):
                 path = os.path.join(place, name)
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(f"#!/bin/sh\n{body}\n")
                 os.chmod(path, 0o755)
             result = run(
                 [os.path.join(root, "scripts/install-packages"), "build"],
-                env={"PATH": f"{place}:{os.environ['PATH']}"})
-        if (result.returncode != 1 or wanted not in result.stdout or
-                said not in result.stdout):
-            yield f"install-packages, with '{said}': {result.stdout}"
+                env={"PATH": place})
+        for wanted in (said, "apt-get failed; missing: cmake (apt-get install "
+                       "cmake, or dnf install cmake)"):
+            if result.returncode != 1 or wanted not in result.stdout:
+                yield f"install-packages, with '{said}': {result.stdout}"
 
 
 def main(root):

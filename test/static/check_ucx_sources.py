@@ -17,7 +17,7 @@ import tempfile
 
 from common import report, run
 
-PROJECT = """cmake_minimum_required(VERSION 3.25)
+PROJECT = """cmake_minimum_required(VERSION 3.22)
 project(sources LANGUAGES C)
 list(APPEND CMAKE_MODULE_PATH "{root}/cmake")
 include(Ucx)
@@ -129,40 +129,47 @@ def check(place, installed):
         yield f"sources are looked for without HOME:\n{said}"
 
 
-def make_ucx(prefix):
-    """A UCX 1.18.9 that has what cmake/UcxInstalled.cmake looks at."""
-    for folder in ("bin", "include/ucp/api", "lib"):
+def make_ucx(prefix, version="1.18.9"):
+    """A UCX that has what cmake/UcxInstalled.cmake looks at."""
+    for folder in ("bin", "include/ucp/api", "lib/pkgconfig"):
         (prefix / folder).mkdir(parents=True)
     (prefix / "bin/ucx_info").write_text(
-        "#!/bin/sh\necho '# Library version: 1.18.9'\n"
+        f"#!/bin/sh\necho '# Library version: {version}'\n"
         "echo '#define ENABLE_MT 1'\n")
     (prefix / "bin/ucx_info").chmod(0o755)
+    (prefix / "lib/pkgconfig/ucx.pc").write_text(
+        f"prefix={prefix}\nName: ucx\nDescription: UCX\nVersion: {version}\n")
     (prefix / "include/ucp/api/ucp.h").write_text(
-        "#define UCP_API_MAJOR 1\n#define UCP_API_MINOR 18\n"
+        "#define UCP_API_MAJOR 1\n"
+        f"#define UCP_API_MINOR {version.split('.')[1]}\n"
         "const char *ucp_get_version_string(void);\n")
     for lib in ("ucp", "uct", "ucs", "ucm"):
         run(["cc", "-shared", "-fPIC", "-xc", "-o", f"{prefix}/lib/lib{lib}.so",
              "-"], input='const char *ucp_get_version_string(void) '
-                         '{ return "1.18.9"; }\n').check_returncode()
+                         f'{{ return "{version}"; }}\n').check_returncode()
     return prefix
 
 
-def check_mixture(place, installed):
-    """What is wrong with a second UCX in PATH, and with choosing it after all."""
+def check_prefixes(place, installed):
+    """What is wrong with a second UCX, however it is chosen."""
     other = make_ucx(place / "other ucx")
+    old = make_ucx(place / "old ucx", "1.12.1")
     options = [f"-DUCX_SOURCE_DIRS={place}/here;{place}/new"]
-    in_path = {"PATH": f"{other}/bin:{os.environ['PATH']}"}
-    chosen = {"CMAKE_PREFIX_PATH": str(other)}
     build = place / "mixed first"
-    for changes, right, text in (
-            (in_path, False, f"Set CMAKE_PREFIX_PATH to the folder of one UCX, "
-             f"such as CMAKE_PREFIX_PATH={other}."),
-            (in_path | chosen, True, "releases: 1.18;"),
-            (chosen, True, "which comes first in PATH")):
-        done, said = configure(place, *options, build=build, **changes)
+    for given, changes, right, text in (
+            ([], {"CMAKE_PREFIX_PATH": str(other)}, True,
+             "which comes first in PATH"),
+            ([], {"PATH": f"{other}/bin:{os.environ['PATH']}"}, True,
+             "releases: 1.18;"),
+            ([], {"PKG_CONFIG_PATH": f"{other}/lib/pkgconfig"}, True,
+             "releases: 1.18;"),
+            ([f"-DUCX_ROOT={other}"], {}, True, "releases: 1.18;"),
+            ([f"-DUCX_ROOT={old}"], {}, False,
+             "UCX 1.12 is not supported: this project is for UCX 1.13 to")):
+        done, said = configure(place, *options, *given, build=build, **changes)
         if done != right or text not in said:
-            yield (f"with {changes} beside UCX {installed} cmake does not say "
-                   f"'{text}':\n{said}")
+            yield (f"with {given} {changes} beside UCX {installed} cmake does "
+                   f"not say '{text}':\n{said}")
     done, said = configure(place, *options, CMAKE_PREFIX_PATH="",
                            *[f"-DUCX_INCLUDE_DIR={other}/include"])
     if done or "are UCX 1.18, and" not in said:
@@ -265,7 +272,7 @@ def main(root):
         (place / "project/user.c").write_text(USER)
         installed = installed_version()
         report([*check_script(root, place), *check(place, installed),
-                *check_mixture(place, installed),
+                *check_prefixes(place, installed),
                 *check_build(place, installed)],
                "the build takes the source trees that it should")
 
