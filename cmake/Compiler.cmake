@@ -3,15 +3,11 @@
 
 set(GAUDI_SANITIZE "" CACHE STRING "Sanitizers, as in -fsanitize=")
 option(GAUDI_WERROR "Make warnings errors" OFF)
-option(GAUDI_HIDE_FOLDER "Leave out of what is built where the source was" OFF)
-if(GAUDI_HIDE_FOLDER)
-  add_compile_options("-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.")
-endif()
-
 add_library(gaudi_options INTERFACE)
 target_compile_features(gaudi_options INTERFACE cxx_std_20)
 target_compile_options(gaudi_options INTERFACE
-  -Wall -Wextra -Wshadow -Wundef -fvisibility=hidden
+  -Wall -Wextra $<$<CXX_COMPILER_ID:GNU>:-Wshadow> # clang: a unity build's, too
+  -Wundef -fvisibility=hidden
   $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti -Wnon-virtual-dtor -Woverloaded-virtual
                             -Wold-style-cast -fvisibility-inlines-hidden>
   $<$<BOOL:${GAUDI_WERROR}>:-Werror>)

@@ -22,8 +22,8 @@ ELSEWHERE = [
     (r"chroot ROOT ucx_info", "static.source_trees_of_ucx_are_looked_at"),
     (r"scripts/fetch-ucx-source\b", "static.source_trees_of_ucx_are_looked_at"),
     # Install what was built, or take it away. scripts/package itself configures
-    # and builds a second tree, which takes minutes: the test has cpack make the
-    # same packages of the tree that is there.
+    # and builds a second tree, which takes minutes: the test makes the same packages
+    # of the tree that is there.
     (r"scripts/package\b|ls build/package|sudo apt-get (install|purge)\b",
      "install.packages_can_be_installed_and_removed"),
     (r"scripts/install --|~/ucx-gaudi/",

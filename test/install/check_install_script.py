@@ -74,14 +74,8 @@ def check_upgrade(install, place):
     old = prefix / "lib/ucx-gaudi/0.9"
     old.mkdir()
     (old / "module").write_text("old")
-    package = prefix / "lib/python3/dist-packages/ucx_gaudi"
-    (package / "_old.py").touch()
-    (package / "__pycache__").mkdir()
-    for name in ("_old.cpython-30.opt-1.pyc", "mine"):
-        (package / "__pycache__" / name).touch()
     with open(prefix / LIST, "a", encoding="utf-8") as file:
-        file.write("file lib/ucx-gaudi/0.9/module\nfolder lib/ucx-gaudi/0.9\n"
-                   "file lib/python3/dist-packages/ucx_gaudi/_old.py\n")
+        file.write("lib/ucx-gaudi/0.9/module\n")
     library = prefix / "lib/libuct_hlthunk.so.0.0.0"
     in_use = library.stat().st_ino
     with open(library, "rb") as mapped:
@@ -91,25 +85,12 @@ def check_upgrade(install, place):
         expect(mapped.read() == content, "a library in use was written to")
     expect(library.stat().st_ino != in_use, "the library is the old one")
     expect(not old.exists(), f"{old} is left")
-    left = [path.name for path in (package / "__pycache__").iterdir()]
-    expect(left == ["mine"], f"of an old module's bytecode is left: {left}")
-    (package / "__pycache__/mine").unlink()
     install.run(prefix, "--remove")
     expect(not prefix.exists(), f"left: {sorted(tree(prefix))}")
 
 
 def check_refusals(install, place):
     prefix = place / "refused"
-    (prefix / "bin").mkdir(parents=True)
-    (prefix / "bin/ucx-gaudi").write_text("somebody else's")
-    before = tree(place)
-    install.refused("did not put there", prefix)
-    expect(tree(place) == before, "a refused installation leaves something")
-    (prefix / "bin/ucx-gaudi").unlink()
-    (prefix / "lib").symlink_to("nowhere")
-    install.refused("did not put there", prefix)
-    (prefix / "lib").unlink()
-
     install.refused("no folder of a build", prefix, "--from", place)
     install.refused("cannot be written", "/proc/ucx-gaudi")
     install.refused("--remove takes no --from", prefix, "--remove", "--from",
@@ -122,10 +103,9 @@ def check_refusals(install, place):
     outside = place / "outside"
     outside.write_text("outside")
     with open(prefix / LIST, "a", encoding="utf-8") as file:
-        file.write("file bin/../../outside\n")
-    before = tree(place)
-    install.refused("is not as it was written", prefix, "--remove")
-    expect(tree(place) == before, "a bad list removes something")
+        file.write("bin/../../outside\n")
+    install.refused("is not below", prefix, "--remove")
+    expect(outside.exists(), "a bad list removes something")
 
 
 def main(root, build):

@@ -8,7 +8,7 @@ run    ucx_info finds the transports: preloaded, in a slot, and after the folder
        was moved
 build  programs are built by pkg-config and by the examples' Makefile, against a
        folder that was moved, and run
-parts  man pages, completion, licence, version, symbols are there and usable
+parts  man pages, completion, licence, version are there and usable
 target all that was built is what the target `installable` builds
 """
 
@@ -19,9 +19,6 @@ import sys
 
 from installing import (ODD_NAME, attempt, check_listing, expect, find_one, run,
                         scratch)
-
-# A module that is not stripped has five times that.
-LARGEST = 4 << 20
 
 
 def check_links(prefix):
@@ -84,47 +81,15 @@ def check_building(prefix, *_):
     expect(not (work / "dmabuf").exists(), "make clean leaves dmabuf")
 
 
-def sections(file):
-    return run("readelf", "-SW", file)
-
-
-def check_symbols(prefix):
-    """Stripped, and debuggers find lines in the file beside."""
-    looked_at = 0
-    for file in prefix.rglob("*"):
-        if (file.is_symlink() or not file.is_file() or
-                file.parent.name == ".debug" or
-                file.read_bytes()[:4] != b"\x7fELF"):
-            continue
-        looked_at += 1
-        symbols = file.parent / ".debug" / (file.name + ".debug")
-        expect(symbols.is_file(), f"{symbols} is missing")
-        expect(".debug_info" not in sections(file), f"{file} is not stripped")
-        expect(".debug_info" in sections(symbols), f"{symbols} has no symbols")
-        expect(file.stat().st_size < LARGEST,
-               f"{file} has {file.stat().st_size} bytes")
-    expect(looked_at >= 4, f"{looked_at} programs and libraries in {prefix}")
-
-    modules = [file for file in prefix.rglob("libuct_hlthunk.so.0")
-               if re.fullmatch(r"\d+\.\d+", file.parent.name)]
-    expect(modules, "no module is installed")
-    for module in modules:
-        address = re.search(r"^(\w+) T ucx_gaudi_version",
-                            run("nm", "-D", module), re.M)
-        line = run("addr2line", "-e", module, address[1])
-        expect("program_functions.cc:" in line, f"{module}: no line but {line}")
-
-
 def check_man_pages(prefix):
-    for name in ("man1/ucx-gaudi.1.gz", "man3/ucx_gaudi.3.gz"):
-        plain = prefix.parent / "page"
-        plain.write_text(run("gzip", "-dc", prefix / "share/man" / name))
-        complaints = run("groff", "-man", "-ww", "-Tutf8", "-z", plain)
+    for name in ("man1/ucx-gaudi.1", "man3/ucx_gaudi.3"):
+        complaints = run("groff", "-man", "-ww", "-Tutf8", "-z",
+                         prefix / "share/man" / name)
         expect(complaints == "", f"{name}: {complaints}")
 
 
 def plain_page(prefix, name):
-    return run("gzip", "-dc", prefix / "share/man" / name).replace("\\-", "-")
+    return (prefix / "share/man" / name).read_text().replace("\\-", "-")
 
 
 def check_completeness(prefix):
@@ -132,12 +97,12 @@ def check_completeness(prefix):
     header = (prefix / "include/ucx_gaudi.h").read_text()
     functions = re.findall(r"\bUCX_GAUDI_API\b[^;]*?(ucx_gaudi_\w+)\(", header)
     expect(len(functions) >= 6, f"the header has {functions}")
-    page = plain_page(prefix, "man3/ucx_gaudi.3.gz")
+    page = plain_page(prefix, "man3/ucx_gaudi.3")
     fields = re.findall(r"_ATTR_FIELD_(\w+) *=", header)
     expect(len(fields) >= 10, f"the header has {fields}")
     for name in functions + [field.lower() for field in fields]:
         expect(name in page, f"the man page has no {name}")
-    page = plain_page(prefix, "man1/ucx-gaudi.1.gz")
+    page = plain_page(prefix, "man1/ucx-gaudi.1")
     completion = (prefix / "share/bash-completion/completions/ucx-gaudi"
                   ).read_text()
     for command in ("run", "env", "info", "check"):
@@ -171,30 +136,15 @@ def check_completion(prefix):
     expect("--emulate" not in found, f"ls gets {found}")
 
 
-def check_pages(prefix):
-    """What they link to is there."""
-    pages = list(prefix.glob("share/doc/ucx-gaudi-transports/**/*.md"))
-    expect({"README.md", "install.md", "running.md"} <=
-           {page.name for page in pages}, f"the pages are {pages}")
-    for page in pages:
-        for target in re.findall(r"\]\(([^()\s#]+)[^()\s]*\)", page.read_text()):
-            expect(re.match(r"\w+:", target) or
-                   (page.parent / target).exists(),
-                   f"{page} leads to {target}, which is not installed")
-
-
 def check_parts(prefix, root, _):
-    check_symbols(prefix)
     check_man_pages(prefix)
     check_completeness(prefix)
     check_completion(prefix)
-    check_pages(prefix)
-    expect(not (prefix / "share/lintian").exists(), "that is for packages")
-    text = (root / "LICENSE").read_text()
-    licences = list(prefix.glob("share/doc/*/copyright"))
-    expect(len(licences) == 4 and  # packages
-           all(one.read_text() == text for one in licences),
-           f"the licence is installed as {licences}")
+    documents = prefix / "share/doc/ucx-gaudi-transports"
+    for name in ("README.md", "docs/install.md", "LICENSE"):
+        path = root / name
+        expect((documents / name).read_bytes() == path.read_bytes(),
+               f"{name} is not installed")
     version = run("pkg-config", "--modversion", "ucx-gaudi-transports",
                   PKG_CONFIG_PATH=str(prefix / "lib/pkgconfig"))
     told = run(prefix / "bin/ucx-gaudi", "--version")
@@ -215,7 +165,7 @@ def check_target(prefix, _, build):
             for option, word in zip(words, words[1:]) if option == "-o"}
     found = {path.name for path in prefix.rglob("*")
              if path.is_file() and not path.is_symlink() and
-             path.suffix != ".debug" and path.read_bytes()[:4] == b"\x7fELF"}
+             path.read_bytes()[:4] == b"\x7fELF"}
     expect(found and found <= made, f"not built: {sorted(found - made)}")
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes Debian packages of the build, and installs them to a temporary folder.
+"""Makes packages of the build: those for Debian are installed to a temporary
+folder, RPMs have the same files, and the archive runs where it is unpacked.
 
 usage: check_packages.py BUILD_DIRECTORY
 
@@ -24,8 +25,7 @@ PACKAGES = {
         "/ucx-gaudi/plugin/libuct_hlthunk.so.0",
         "/ucx-gaudi/openmpi/mca_accelerator_gaudi.so",
         "/ucx-gaudi/openmpi/mca_op_gaudi.so", "/man1/ucx-gaudi.1.gz",
-        "/bash-completion/completions/ucx-gaudi", "/docs/install.md",
-        "/lintian/overrides/ucx-gaudi-transports"),
+        "/bash-completion/completions/ucx-gaudi", "/docs/install.md"),
     "ucx-gaudi-transports-dev": (
         "/include/ucx_gaudi.h", "/libuct_hlthunk.so",
         "/pkgconfig/ucx-gaudi-transports.pc", "/man3/ucx_gaudi.3.gz",
@@ -42,17 +42,60 @@ SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/package"
 OF_DPKG = ("var/lib/dpkg", "var/log")
 
 
+def package(kind, build, folder):
+    run(SCRIPT, kind, "--from", build, folder, folder=folder,
+        TMPDIR=str(folder))
+
+
 def make(build, folder):
-    """The packages of the build, by name."""
-    said = run(SCRIPT, "--from", build, folder, folder=folder,
-               TMPDIR=str(folder))
-    expect("issing" not in said and "generated." in said,
-           f"of packages is said:\n{said}")
+    """The packages of the build for Debian, by name."""
+    package("deb", build, folder)
     made = {}
     for path in folder.glob("*.deb"):
-        made[run("dpkg-deb", "--field", path, "Package").strip()] = path
-    expect(set(made) == set(PACKAGES), f"cpack makes {sorted(made)}")
+        name = run("dpkg-deb", "--field", path, "Package").strip()
+        if not name.endswith("-dbgsym"):
+            made[name] = path
+    expect(set(made) == set(PACKAGES), f"the packages are {sorted(made)}")
     return made
+
+
+def plain(listed):
+    """Files by what they are called everywhere."""
+    names = {re.sub(r"\.gz$|/(dist|site)-packages/.*", "",
+                    name.lstrip("./")) for name in listed}
+    return {name for name in names if not name.endswith("/") and
+            "/doc/" not in name and "/lintian/" not in name}
+
+
+def check_rpms(made, build, folder):
+    package("rpm", build, folder)
+    of_rpms, of_debs = set(), set()
+    for path in folder.glob("*.rpm"):
+        of_rpms |= plain(run("rpm", "-qpl", path).splitlines())
+        needed = run("rpm", "-qp", "--requires", path)
+        expect("libuc" not in needed and "stdc++" not in needed,
+               f"{path.name} needs {needed}")
+    for path in made.values():
+        of_debs |= plain(re.findall(r" \./(\S+[^/\s])(?: -> .*)?$",
+                                    run("dpkg-deb", "--contents", path), re.M))
+    expect(of_rpms == of_debs and len(of_debs) > 15,
+           f"in one kind of packages only: {of_rpms ^ of_debs}")
+
+
+def check_archive(build, folder):
+    package("tar", build, folder)
+    (archive,) = folder.glob("ucx-gaudi-*-linux-*.tar.xz")
+    run("tar", "-xf", archive, folder=folder)
+    prefix = folder / archive.name.removesuffix(".tar.xz")
+    check_listing(prefix.rename(folder / "moved"))
+    prefix = folder / "moved"
+    for name in ("bin/ucx-gaudi", "lib/hlthunk-emu/libhl-thunk.so"):
+        for line in run("ldd", prefix / name).splitlines():
+            expect(not re.search("libcjson|libnuma", line) or
+                   f"{prefix}/lib/ucx-gaudi/bundled/" in
+                   line.replace("/bin/../", "/").replace(
+                       "/lib/hlthunk-emu/../", "/lib/"),
+                   f"{name} takes {line}")
 
 
 def check_contents(made):
@@ -73,42 +116,29 @@ def check_contents(made):
     expect(found == ["hlthunk-emu"], f"libhl-thunk.so is in {found}")
 
 
+def field(made, package_name, name):
+    return run("dpkg-deb", "--field", made[package_name], name).strip()
+
+
 def check_dependencies(made):
-    needed = {name: run("dpkg-deb", "--field", path, "Depends")
-              for name, path in made.items()}
-    for name in ("libc6", "libcjson1", "libucx0"):
+    needed = {name: field(made, name, "Depends") for name in made}
+    for name in ("libc6", "libcjson1", "libnuma1"):
         expect(re.search(rf"\b{name}\b", needed["ucx-gaudi-transports"]),
                f"{name} is not in {needed}")
     for name, packages in needed.items():
-        expect("libstdc++" not in packages, f"{name} needs {packages}")
-    # One package serves several releases of UCX.
-    expect(not re.search(r"libucx0 \((=|<)", needed["ucx-gaudi-transports"]),
-           f"one version of UCX is asked for: {needed}")
-    expect("ucx" not in needed["hl-thunk-emulator"], f"{needed}")
-    version = run("dpkg-deb", "--field", made["ucx-gaudi-transports"],
-                  "Version").strip()
-    for name in ("ucx-gaudi-transports-dev", "python3-ucx-gaudi"):
-        expect(f"ucx-gaudi-transports (= {version})" in needed[name],
-               f"{needed}")
-
-
-def check_suggestions(made):
-    """The software Gaudi comes with those who have a use for it."""
+        expect("libstdc++" not in packages and
+               (name.endswith("-dev") or "libucx" not in packages),
+               f"{name} needs {packages}")
+    told = field(made, "ucx-gaudi-transports", "Recommends")
+    for name in ("libucx0", "ucx", "ucx-utils"):
+        expect(re.search(rf"\b{name}\b", told), f"recommended are {told}")
+    version = field(made, "ucx-gaudi-transports", "Version")
+    expect(f"ucx-gaudi-transports (= {version})" in
+           needed["ucx-gaudi-transports-dev"], f"{needed}")
+    # The software Gaudi comes with those who have a use for it.
     for name in ("ucx-gaudi-transports", "ucx-gaudi-transports-dev"):
-        told = run("dpkg-deb", "--field", made[name], "Suggests")
+        told = field(made, name, "Suggests")
         expect("hl-thunk-emulator" in told, f"{name} suggests {told}")
-
-
-def check_releases(made):
-    """Who looks at the package sees for which UCX it is."""
-    package = made["ucx-gaudi-transports"]
-    releases = re.findall(r"/ucx-gaudi/(\d+\.\d+)/libuct_hlthunk\.so\.0$",
-                          run("dpkg-deb", "--contents", package), re.M)
-    releases.sort(key=lambda release: [int(part) for part in
-                                       release.split(".")])
-    told = run("dpkg-deb", "--field", package, "Description")
-    expect(releases and told.endswith(f"For UCX {', '.join(releases)}.\n"),
-           f"modules for {releases} are told as {told}")
 
 
 def check_lintian(folder):
@@ -117,7 +147,7 @@ def check_lintian(folder):
     # That of a build tree, whose libraries go to lib, as packages' do not.
     run("lintian", "--allow-root", "--fail-on", "error,warning",
         "--suppress-tags", "pkg-config-unavailable-for-cross-compilation",
-        *folder.glob("*deb"))
+        *folder.glob("*.deb"))
 
 
 def dpkg(root, *words):
@@ -155,13 +185,17 @@ def check_use(made, root):
          made["ucx-gaudi-transports-dev"])
     check_listing(prefix)
     check_flags(prefix)
-    dpkg(root, "--install", made["python3-ucx-gaudi"])
+    # Its script compiles below / alone.
+    python = made.pop("python3-ucx-gaudi")
+    run("dpkg-deb", "--extract", python, root.parent / "python")
+    shutil.copytree(root.parent / "python/usr", prefix, dirs_exist_ok=True)
+    import_package(prefix)
+    shutil.rmtree(prefix / "lib/python3")
+    shutil.rmtree(prefix / "share/doc/python3-ucx-gaudi")
     installed = of_system(root)
     dpkg(root, "--install", *made.values())
     expect(of_system(root) == installed, "once more is not the same")
-    import_package(prefix)
-    dpkg(root, "--remove", "python3-ucx-gaudi", "ucx-gaudi-transports-dev",
-         "ucx-gaudi-transports")
+    dpkg(root, "--remove", "ucx-gaudi-transports-dev", "ucx-gaudi-transports")
     dpkg(root, "--purge", *made)
     left = set(of_system(root)) - set(before)
     expect(not left, f"left behind: {sorted(left)}")
@@ -169,14 +203,14 @@ def check_use(made, root):
 
 def main(build):
     with scratch() as place:
-        for name in ("packages", "root"):
+        for name in ("deb", "rpm", "tar", "root"):
             (place / name).mkdir()
-        made = make(pathlib.Path(build), place / "packages")
+        made = make(build, place / "deb")
         check_contents(made)
         check_dependencies(made)
-        check_suggestions(made)
-        check_releases(made)
-        check_lintian(place / "packages")
+        check_lintian(place / "deb")
+        check_rpms(made, build, place / "rpm")
+        check_archive(build, place / "tar")
         check_use(made, place / "root")
     print("the packages can be installed, used and removed")
 

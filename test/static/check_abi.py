@@ -114,6 +114,13 @@ def check_releases(root):
         yield f"{HEADER}: version {version}, and the last release is {last}"
 
 
+    for name, pattern in (("debian/changelog", r"\A\S+ \(([\d.]+)-"),
+                          ("packaging/ucx-gaudi.spec", r"^Version: (\S+)$")):
+        found = re.search(pattern, read(root, name), re.M)
+        if found is None or found[1] != version:
+            yield f"{name}: not version {version}"
+
+
 def keep(root):
     for path in root.glob(ABI.format("*")):
         path.unlink()
