@@ -67,8 +67,8 @@ LD_LIBRARY_PATH with --slot, or UCX_PLUGIN_PATH where the path of ucx-gaudi has
 a space and UCX is 1.22 or newer; with --emulate also UCX_GAUDI_DRIVER,
 HLTHUNK_EMU_DEVICES and LD_LIBRARY_PATH. Open MPI's are set unless they are set
 already, so that it uses UCX for everything:
-OMPI_MCA_pml and OMPI_MCA_osc (ucx), OMPI_MCA_opal_common_ucx_tls and
-OMPI_MCA_opal_common_ucx_devices (any), OMPI_MCA_accelerator (^cuda,rocm). Its
+OMPI_MCA_opal_common_ucx_tls and OMPI_MCA_opal_common_ucx_devices (any),
+OMPI_MCA_pml and OMPI_MCA_osc (ucx), OMPI_MCA_accelerator (^cuda,rocm). Its
 OMPI_MCA_opal_mca_base_component_path gets our components in front.
 Without LD_PRELOAD gaudi_copy in UCX_TLS becomes the transport's name, gaudi_cpy.
 --slot for a UCX that is not the installed one makes a folder of links in the
@@ -83,6 +83,9 @@ const subcommand env = {
     "env", "Print the variables that run sets, for eval.", " [OPTIONS]", "hes",
     R"about(Prints lines for a POSIX shell, and nothing else, on stdout:
   eval "$(ucx-gaudi env --emulate)" && mpirun PROGRAM
+Jobs of that shell without Gaudi memory work, too: Open MPI prefers UCX there
+(OMPI_MCA_pml_ucx_priority, OMPI_MCA_osc_ucx_priority), and leaves out nothing
+(OMPI_MCA_pml=^none, OMPI_MCA_osc=^pt2pt).
 Entries of LD_PRELOAD, LD_LIBRARY_PATH and UCX_PLUGIN_PATH that the environment
 has are kept; evaluated twice, nothing is added twice.
 
@@ -264,7 +267,8 @@ command_line read_command_line(int argc, char **argv)
     } else if ((line.chosen != &run) && has_dashes) {
         line.complain("only run takes a command");
     }
-    line.wanted.slot = line.has('s');
+    line.wanted.slot      = line.has('s');
+    line.wanted.for_shell = (line.chosen == &env);
     return line;
 }
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <string_view>
+#include <span>
 
 namespace launcher {
 
@@ -17,16 +17,28 @@ using strings = std::vector<std::string>;
 
 constexpr char emu_devices[] = "HLTHUNK_EMU_DEVICES";
 
-/* Open MPI has UCX carry all, whatever its transports and devices. */
-constexpr char openmpi_messages[]                            = "OMPI_MCA_pml";
-constexpr char openmpi_one_sided[]                           = "OMPI_MCA_osc";
-constexpr std::pair<const char *, const char *> of_openmpi[] = {
-    {openmpi_messages, "ucx"},
-    {openmpi_one_sided, "ucx"},
+/* Open MPI has UCX carry all, whatever its transports and devices. A shell has
+ * other jobs, too: UCX is preferred there, and no component is left out. */
+using settings                    = std::pair<const char *, const char *>;
+constexpr char openmpi_messages[] = "OMPI_MCA_pml";
+constexpr settings openmpi_both[] = {
     {"OMPI_MCA_opal_common_ucx_tls", "any"},
     {"OMPI_MCA_opal_common_ucx_devices", "any"},
+};
+constexpr settings openmpi_of_program[] = {
+    {openmpi_messages, "ucx"},
+    {"OMPI_MCA_osc", "ucx"},
     /* It takes one component for accelerators, and ends where two would do. */
     {"OMPI_MCA_accelerator", "^cuda,rocm"},
+};
+/* Debian's configuration leaves UCX out, which these override. */
+constexpr char openmpi_any[]          = "^none";
+constexpr char openmpi_any_window[]   = "^pt2pt";
+constexpr settings openmpi_of_shell[] = {
+    {openmpi_messages, openmpi_any},
+    {"OMPI_MCA_osc", openmpi_any_window},
+    {"OMPI_MCA_pml_ucx_priority", "200"},
+    {"OMPI_MCA_osc_ucx_priority", "200"},
 };
 
 /* Where it finds components, instead of its own folders unless these are named,
@@ -135,16 +147,20 @@ variables make_variables(const installation &files, const request &wanted,
         result.push_back(
             in_front(std::move(directories), "LD_LIBRARY_PATH", ":;"));
     }
-    /* Whoever has messages go another way chooses that of windows, too. */
-    const std::string messages = get_variable(openmpi_messages);
-    const bool is_ours         = messages.empty() || (messages == "ucx");
-    for (const auto &[name, value] : of_openmpi) {
-        const std::string own = get_variable(name);
-        if (!is_ours && own.empty() &&
-            (std::string_view(name) == openmpi_one_sided)) {
-            continue;
+    const auto add = [&](std::span<const settings> all) {
+        for (const auto &[name, value] : all) {
+            const std::string own = get_variable(name);
+            const bool is_ours    = own.empty() || (own == openmpi_any) ||
+                                 (own == openmpi_any_window);
+            result.emplace_back(name, is_ours ? value : own);
         }
-        result.emplace_back(name, own.empty() ? value : own);
+    };
+    /* Left alone when messages are to go another way. */
+    const std::string messages = get_variable(openmpi_messages);
+    if (messages.empty() || (messages == "ucx") || (messages == openmpi_any)) {
+        add(openmpi_both);
+        add(wanted.for_shell ? std::span<const settings>(openmpi_of_shell)
+                             : std::span<const settings>(openmpi_of_program));
     }
     /* Releases before 5.0 look there, too, and let lie what they find. */
     if (is_there(files.openmpi)) {

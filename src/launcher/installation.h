@@ -26,6 +26,7 @@ enum class loading {
 struct request {
     bool slot      = false;
     bool emulate   = false; /**< use the software Gaudi */
+    bool for_shell = false; /**< for jobs without Gaudi memory, too */
     unsigned cards = 0;     /**< of its box; 0 leaves it to the environment */
 };
 

@@ -44,11 +44,12 @@ protected:
     const std::string slot       = std::string(library) + "/ucx-gaudi/slot";
     const std::string components = std::string(library) + "/ucx-gaudi/openmpi";
     const std::string of_openmpi =
-        "export OMPI_MCA_pml='ucx'\n"
-        "export OMPI_MCA_osc='ucx'\n"
         "export OMPI_MCA_opal_common_ucx_tls='any'\n"
         "export OMPI_MCA_opal_common_ucx_devices='any'\n"
-        "export OMPI_MCA_accelerator='^cuda,rocm'\n"
+        "export OMPI_MCA_pml='^none'\n"
+        "export OMPI_MCA_osc='^pt2pt'\n"
+        "export OMPI_MCA_pml_ucx_priority='200'\n"
+        "export OMPI_MCA_osc_ucx_priority='200'\n"
         "export OMPI_MCA_opal_mca_base_component_path='" +
         components + ":SYS_DEFAULT:USER_DEFAULT'\n";
 };
@@ -83,7 +84,7 @@ TEST_F(command_line, says_in_one_line_what_is_wrong)
         {{"run"}, "no command"},
         {{"run", "--emulate", "--"}, "no command"},
         {{"info", "--slot"}, ": --slot"},
-        {{"info", "--", "echo", "it ran"}, "command"},
+        {{"check", "--", "echo", "it ran"}, "command"},
         {{"check", "--json"}, ": --json"},
         {{"check", "--card", "x"}, "0 to 9999"},
         {{"check", "--timeout=1"}, "2 to 3600"},
@@ -374,14 +375,14 @@ TEST_F(with_another_ucx, finds_the_plugin_folder_of_a_path_with_spaces)
     };
     EXPECT_THAT(env("1.22.0").output,
                 HasSubstr("export UCX_PLUGIN_PATH='" + plugin +
-                          "'\nexport OMPI_MCA_pml="));
+                          "'\nexport OMPI_MCA_opal_common_ucx_tls="));
     EXPECT_THAT(env("1.23.1", {{"UCX_PLUGIN_PATH", "/a b::" + plugin + ":/c;d"},
                                {"UCX_TLS", "gaudi_copy,sm"}})
                     .output,
                 HasSubstr("export UCX_PLUGIN_PATH='" + plugin +
                           ":/a b::/c;d'\n"
                           "export UCX_TLS='gaudi_cpy,sm'\n"
-                          "export OMPI_MCA_pml="));
+                          "export OMPI_MCA_opal_common_ucx_tls="));
     for (const char *version : {"1.13.1", "1.21.0"}) {
         SCOPED_TRACE(version);
         EXPECT_TRUE(exited_with(1, env(version), {"LD_PRELOAD"}, {"export"}));
@@ -468,9 +469,14 @@ TEST_F(command_line, leaves_what_is_set_for_open_mpi)
     };
     EXPECT_EQ("ucx ucx\n", set({{"OMPI_MCA_osc", ""}}));
     EXPECT_EQ("ucx ucx\n", set({{"OMPI_MCA_pml", "ucx"}}));
+    EXPECT_EQ("ucx ucx\n",
+              set({{"OMPI_MCA_pml", "^none"}, {"OMPI_MCA_osc", "^pt2pt"}}))
+        << "of env";
     EXPECT_EQ("ucx rdma\n", set({{"OMPI_MCA_osc", "rdma"}}));
     /* Windows go the way of the messages, if that is chosen. */
     EXPECT_EQ("ob1\n", set({{"OMPI_MCA_pml", "ob1"}}));
+    EXPECT_THAT(run({launcher, "env"}, with({{"OMPI_MCA_pml", "ob1"}})).output,
+                Not(HasSubstr("ucx_priority")));
     EXPECT_EQ("ob1 ucx\n",
               set({{"OMPI_MCA_pml", "ob1"}, {"OMPI_MCA_osc", "ucx"}}));
 }

@@ -376,7 +376,12 @@ TEST_P(mpi_library, the_example_runs_in_every_way_that_it_is_started)
     environment exported            = on_emulator;
     exported["LD_PRELOAD"]          = stub;
 
+    const arguments in_shell                       = {"sh", "-c",
+                                                      std::string("eval \"$('") + launcher +
+                                                          "' env --emulate)\" && exec \"$@\"",
+                                                      "sh"};
     const std::pair<arguments, environment> ways[] = {
+        {joined(in_shell, mpiexec(mpi, "4", {program})), {}},
         {mpiexec(mpi, "4", under_launcher({program})), {}},
         {under_launcher(mpiexec(mpi, "4", {program})), {}},
         {mpiexec(mpi, "4", {program}), exported},
