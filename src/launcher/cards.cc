@@ -5,7 +5,6 @@
 #include "launcher/trial.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include <unistd.h>
@@ -17,13 +16,11 @@ namespace {
 namespace shim = gaudi::shim;
 using shim::device_condition;
 
-/* What is wrong with cards: a line for all that have it. */
+/* What is wrong with cards, in one line for all that have it. */
 struct complaint {
-    std::string of_one;  /* as "is in reset" */
-    std::string of_many; /* as "are in reset" */
-    std::string mend;
-    std::string cards = {};
-    bool many         = false;
+    std::string what;
+    std::string fix;
+    std::string cards;
 };
 
 using complaints = std::vector<complaint>;
@@ -44,18 +41,16 @@ std::string advise_framework(shim::engine used)
                           "directory into LD_LIBRARY_PATH";
 }
 
-void add_complaint(const std::string &of_one, const std::string &of_many,
-                   const std::string &mend, const shim::card_info &card,
-                   complaints &all)
+void add_complaint(const std::string &what, const std::string &fix,
+                   const shim::card_info &card, complaints &all)
 {
     const std::string name =
         std::to_string(card.index) + " (" + card.bus_id + ")";
-    const auto same = std::ranges::find(all, of_one, &complaint::of_one);
+    const auto same = std::ranges::find(all, what, &complaint::what);
     if (same != all.end()) {
         same->cards += ", " + name;
-        same->many = true;
     } else {
-        all.push_back({of_one, of_many, mend, name});
+        all.push_back({what, fix, name});
     }
 }
 
@@ -64,35 +59,36 @@ void add_complaint(const std::string &of_one, const std::string &of_many,
 bool judge(const shim::card_check &check, const shim::card_info &card,
            shim::engine used, complaints &all)
 {
-    bool wrong     = false;
-    const auto add = [&](const std::string &of_one, const std::string &of_many,
-                         const std::string &mend) {
-        add_complaint(of_one, of_many, mend, card, all);
-        wrong = true;
-    };
+    bool wrong = true;
     if (check.condition == device_condition::in_reset) {
-        add("is in reset", "are in reset",
-            "wait some seconds: cards are reset after each program; "
-            "UCX_GAUDI_RESET_TIMEOUT is how long programs wait");
+        add_complaint("in reset",
+                      "wait some seconds: cards are reset after each program; "
+                      "UCX_GAUDI_RESET_TIMEOUT is how long programs wait",
+                      card, all);
     } else if (check.condition == device_condition::disabled) {
-        add("is disabled by its driver", "are disabled by their driver",
-            "look at dmesg, and load the kernel driver again "
-            "(modprobe -r habanalabs; modprobe habanalabs)");
+        add_complaint("disabled by its driver",
+                      "look at dmesg, and load the kernel driver again "
+                      "(modprobe -r habanalabs; modprobe habanalabs)",
+                      card, all);
     } else if (check.error != 0) {
-        const std::string why = std::strerror(-check.error);
-        add("does not answer: " + why, "do not answer: " + why,
-            "wait for its reset to end, or look at dmesg");
+        add_complaint(std::string("no answer: ") + std::strerror(-check.error),
+                      "wait for its reset to end, or look at dmesg", card, all);
+    } else {
+        wrong = false;
     }
     if (check.takes_framework && (used != shim::engine::synapse)) {
-        add("takes work through SynapseAI alone",
-            "take work through SynapseAI alone", advise_framework(used));
+        add_complaint("takes work through SynapseAI alone",
+                      advise_framework(used), card, all);
     } else if (!check.foreign.empty()) {
-        add("is " + check.foreign, "are " + check.foreign,
-            std::string("use a release of ucx-gaudi that knows it, if there "
-                        "is one") +
-                (check.known ? "" : std::string("; ") + shim::try_unknown));
+        add_complaint(
+            check.foreign,
+            std::string("use a release of ucx-gaudi that knows it") +
+                (check.known ? "" : std::string("; ") + shim::try_unknown),
+            card, all);
+    } else {
+        return wrong;
     }
-    return wrong;
+    return true;
 }
 
 /* The names that the transports give to cards; complains of variables that they
@@ -115,21 +111,6 @@ void add_names(report &all)
     for (card &one : all.cards) {
         one.usable &= one.name.has_value();
     }
-}
-
-/* Why the library cannot use a control node. Old libraries know none of the
- * system calls of newer kernel drivers. */
-problem explain_control_node(int error, const machine &where)
-{
-    if (((error == -ENOTTY) || (error == -EINVAL)) && has_drm_calls(where)) {
-        return {"the driver library is too old for this kernel: the habanalabs "
-                "driver of Linux 6.7 and later has other system calls",
-                "install a newer libhl-thunk.so, of the vendor's current "
-                "release, or use a kernel up to 6.6"};
-    }
-    return {std::string("a control node cannot be used: ") +
-                std::strerror(-error),
-            "see to the permissions of the nodes, or look at dmesg"};
 }
 
 } // namespace
@@ -178,11 +159,9 @@ void add_cards(const shim::driver &driver, const machine &where, report &all)
             shim::iommu_type(driver.sysfs(where.sys), bus_id);
         if (shim::is_translating(type)) {
             /* It works on most machines, so that the card counts. */
-            add_complaint("is behind an IOMMU that translates: " + type,
-                          "are behind an IOMMU that translates: " + type,
+            add_complaint("behind an IOMMU that translates: " + type,
                           "boot with iommu=pt: without, machines have been "
-                          "reported to crash when a card is acquired, and "
-                          "cards do not reach each other over PCIe",
+                          "reported to crash when a card is acquired",
                           self, found);
         }
         takes_submission |= check.supported;
@@ -203,13 +182,14 @@ void add_cards(const shim::driver &driver, const machine &where, report &all)
         }
     }
     for (const complaint &one : found) {
-        all.missing.push_back({one.many
-                                   ? "cards " + one.cards + " " + one.of_many
-                                   : "card " + one.cards + " " + one.of_one,
-                               one.mend});
+        all.missing.push_back({"card " + one.cards + ": " + one.what, one.fix});
     }
     if (failure != 0) {
-        all.missing.push_back(explain_control_node(failure, where));
+        all.missing.push_back(
+            {std::string("a control node cannot be used: ") +
+                 std::strerror(-failure),
+             "see to the permissions of the nodes, look at dmesg, or install "
+             "the libhl-thunk.so of this kernel's driver"});
     }
     add_names(all);
 }

@@ -131,7 +131,7 @@ private:
 
 std::string one_line(const problem &of)
 {
-    return of.what + "; " + of.mend;
+    return of.what + "; " + of.fix;
 }
 
 subject make_pair(const subject &of, const card &one, const card &other)

@@ -93,30 +93,29 @@ Exit code: 0; 1 when a part of ucx-gaudi is missing or cannot be used from where
 it is; 2 for a wrong command line.
 )about"};
 
-const subcommand info = {
-    "info", "List the cards, the UCX and what is missing.", " [OPTIONS]", "hej",
-    R"about(Opens no card. One line each, its first word the same in every version:
-driver, ucx, module, preload, slot; between them a table with one card per line:
-  index    in UCX_GAUDI_DEVICES
+const subcommand info = {"info", "List the cards, the UCX and what is missing.",
+                         " [OPTIONS] [--] [PROGRAM]", "hej",
+                         R"about(Opens no card. A table with one card per line:
+  card     in UCX_GAUDI_DEVICES
   module   id on the board
   numa     node of the CPUs near it, - when sysfs does not know
   HBM      memory of the card, and how much of it is free
   state    free; ours: a process of this user has it; busy: somebody else has
            it; reset: it is back in seconds; broken: its driver has given it
            up; unknown: the driver library cannot tell
-  kind     hardware or emulator
   held by  processes, as far as this user can see them
-pairs tells over what each pair of cards goes, and why: ports, or host for host
-memory; a matrix where pairs differ, a line for each reason below.
-UCX_GAUDI_IPC_ROUTES chooses.
-module is the one for the UCX found, and the releases of UCX that have one.
-preload (or plugin, which run chooses where nothing can be preloaded) and slot
-are the ways to load it: active in this environment,
-not active, broken, or none in the UCX found. What stands in the way comes last,
-as lines 'missing' and 'to mend'. The UCX is the one that a program without a
-run path of its own gets, settings are those of the environment and of UCX's
-configuration files (ucx.conf, UCX_CONFIG_DIR). --json writes the same facts as
-one object, sizes in bytes, null for what is not known.
+Then one line each, with the same first word in every version:
+  pairs    over what pairs of cards go, and why: ports, or host for host memory;
+           UCX_GAUDI_IPC_ROUTES chooses
+  driver   the driver library
+  ucx      the UCX of PROGRAM, if it is linked with one; else the one of programs
+           without a run path
+  module   the one for that UCX, and the releases of UCX that have one
+  preload  the library that run preloads: active in this environment, not active,
+           or broken (plugin where nothing can be preloaded)
+Problems come last, each with a line 'fix:'. Settings are those of the
+environment and of UCX's configuration files (ucx.conf, UCX_CONFIG_DIR). --json
+writes the same facts as one object, sizes in bytes, null for what is not known.
 
 Exit code: 0 when the transports would work with at least one card that is free
 (or unknown), 1 otherwise; 2 for a wrong command line.
@@ -164,7 +163,8 @@ bool read_word(const char *word, command_line &line)
         line.complain("an argument is empty");
         return false;
     }
-    if ((line.chosen == &run) && (std::strcmp(word, "-") != 0)) {
+    if (((line.chosen == &run) || (line.chosen == &info)) &&
+        (std::strcmp(word, "-") != 0)) {
         return true;
     }
     for (const subcommand *one : {&run, &env, &info, &check}) {
@@ -264,8 +264,8 @@ command_line read_command_line(int argc, char **argv)
         line.complain("a subcommand is required: run, env, info or check");
     } else if ((line.chosen == &run) && (*line.command == nullptr)) {
         line.complain("no command is given");
-    } else if ((line.chosen != &run) && has_dashes) {
-        line.complain("only run takes a command");
+    } else if ((line.chosen != &run) && (line.chosen != &info) && has_dashes) {
+        line.complain("only run and info take a command");
     }
     line.wanted.slot      = line.has('s');
     line.wanted.for_shell = (line.chosen == &env);

@@ -21,22 +21,10 @@ namespace shim = gaudi::shim;
 constexpr char try_emulator[] =
     "use the software Gaudi: ucx-gaudi info --emulate, ucx-gaudi run --emulate";
 
-void fail(report &all, const std::string &what, const std::string &mend)
+void fail(report &all, const std::string &what, const std::string &fix)
 {
-    all.missing.push_back({what, mend});
+    all.missing.push_back({what, fix});
     all.usable = false;
-}
-
-/* Problems that were told before are not told again. */
-void add_new(const problems &found, problems &all)
-{
-    for (const problem &one : found) {
-        if (std::none_of(all.begin(), all.end(), [&](const problem &other) {
-                return other.what == one.what;
-            })) {
-            all.push_back(one);
-        }
-    }
 }
 
 /* --- the driver library and its cards --------------------------------------*/
@@ -195,12 +183,13 @@ std::string open_module(const std::string &file, const found_ucx &ucx)
 
 } // namespace
 
-problems look_at_ucx(const installation &files, report &all)
+problems look_at_ucx(const installation &files, report &all,
+                     const std::string &program)
 {
     /* Before UCX is here: what its log says of the module is to be read. */
     setenv("UCX_LOG_LEVEL", "warn", 1);
     setenv("UCX_LOG_FILE", "", 1);
-    all.ucx              = find_ucx();
+    all.ucx              = find_ucx(program);
     all.installed        = installed_releases(files);
     const found_ucx &ucx = all.ucx;
     const auto obstacle  = find_module_obstacle(files, ucx);
@@ -237,7 +226,7 @@ void report_ucx(const problems &found, report &all)
 {
     const found_ucx &ucx = all.ucx;
     for (const problem &one : found) {
-        fail(all, one.what, one.mend);
+        fail(all, one.what, one.fix);
     }
     /* As UCX's parser takes "no". */
     if (ucx.release.has_value() &&
@@ -250,60 +239,40 @@ void report_ucx(const problems &found, report &all)
     }
 }
 
-void report_loading(installation files, report &all)
+void report_loading(const installation &files, report &all)
 {
-    const found_ucx &ucx = all.ucx;
-    choose_slot(files, ucx);
-
-    std::error_code error;
+    const loading how         = choose_loading(files, false, all.ucx);
+    const bool plugin         = (how == loading::plugin);
     const std::string plugins = ":" + get_variable("UCX_PLUGIN_PATH") + ":";
-    struct way {
-        loading how;
-        const char *name;
-        const fs::path &place;
-        bool exists; /* in this UCX */
-        bool active;
-    };
-    const way preload = {
-        loading::preload, "preload", files.preload, true,
-        dlopen(files.loader.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr};
-    const way plugin = {loading::plugin, "plugin", files.plugin, true,
-                        plugins.find(":" + files.plugin.string() + ":") !=
-                            plugins.npos};
-    const way slot   = {
-          loading::slot, "slot", files.slot, !files.slot_module.empty(),
-          !ucx.libucs.empty() &&
-              fs::equivalent(ucx.libucs.parent_path(), files.slot, error)};
-    const bool by_plugin =
-        (choose_loading(files, false, ucx) == loading::plugin);
-    bool any = false;
-    for (const way &one : {by_plugin ? plugin : preload, slot}) {
-        const problems obstacles = find_obstacles(files, one.how, ucx);
-        any |= obstacles.empty();
-        if (!one.exists) {
-            all.ways.push_back({one.name, "none", {}});
-            continue;
-        }
-        add_new(obstacles, all.missing);
-        const char *state = one.active ? "active" : "not active";
-        all.ways.push_back(
-            {one.name, obstacles.empty() ? state : "broken", one.place});
+    const bool is_active =
+        plugin
+            ? plugins.find(":" + files.plugin.string() + ":") != plugins.npos
+            : dlopen(files.loader.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+    const problems obstacles = find_obstacles(files, how, all.ucx);
+    for (const problem &one : obstacles) {
+        fail(all, one.what, one.fix);
     }
-    all.usable &= any;
+    all.way       = plugin ? "plugin" : "preload";
+    all.way_place = plugin ? files.plugin : files.preload;
+    all.way_state = !obstacles.empty() ? "broken"
+                    : is_active        ? "active"
+                                       : "not active";
 }
 
 } // namespace
 
-report make_report(const installation &files, const machine &where)
+report make_report(const installation &files, const machine &where,
+                   const std::string &program)
 {
     report all;
-    const problems of_ucx = look_at_ucx(files, all);
+    const problems of_ucx = look_at_ucx(files, all, program);
     const auto driver     = load_driver(files, where, all);
     if (driver != nullptr) {
         report_cards(*driver, where, all);
     }
     if (all.driver_setting != "emulator") {
-        add_new(find_closed_nodes(where), all.missing);
+        const problems closed = find_closed_nodes(where);
+        all.missing.insert(all.missing.end(), closed.begin(), closed.end());
     }
     report_ucx(of_ucx, all);
     report_loading(files, all);

@@ -65,14 +65,6 @@ struct pair_group {
     }
 };
 
-/** A way to load the module. */
-struct loading_way {
-    const char *name;
-    std::string state;           /**< "active", "not active", "broken"; "none":
-                                      the UCX found has it not */
-    std::filesystem::path place; /**< empty: there is none */
-};
-
 struct report {
     std::string driver_setting; /**< UCX_GAUDI_DRIVER */
     std::string driver_file;    /**< empty: none is loaded */
@@ -84,7 +76,9 @@ struct report {
     found_ucx ucx;
     std::string module;                 /**< for that UCX; empty: none fits */
     std::vector<ucx_release> installed; /**< releases that have one */
-    std::vector<loading_way> ways;
+    std::string way;                    /**< by which it gets into programs */
+    std::string way_state;              /**< "active", "not active", "broken" */
+    std::filesystem::path way_place;
     problems missing;
     bool usable = true; /**< the transports would work, with at least one card
                              that is free (or unknown) */
@@ -94,10 +88,14 @@ struct report {
  * Look at everything, in the environment of this process.
  *
  * Loads UCX and the driver library into the process; neither can be unloaded.
+ *
+ * @param program  Whose UCX is meant; "": that of any.
  */
-report make_report(const installation &files, const machine &where = {});
+report make_report(const installation &files, const machine &where = {},
+                   const std::string &program = "");
 
-/** For people; each line begins with the same word in every version. */
+/** For people: the cards, the ways between them, what was found, and problems
+ *  each with what to do. */
 std::string to_text(const report &found);
 
 /** For programs: an object with the same facts, sizes in bytes, and null for
@@ -119,7 +117,8 @@ void add_cards(const gaudi::shim::driver &driver, const machine &where,
 /** Add the ways between the cards that are there, as the settings have them. */
 void add_pairs(report &all);
 
-/** Add the links of the cards that are there. Opens control nodes only. */
+/** Add the ports of the cards that are there, and where they lead. Opens
+ * control nodes only. */
 void add_links(const gaudi::shim::driver &driver, report &all);
 
 /**
@@ -139,7 +138,8 @@ card_state find_state(std::optional<bool> taken,
  * @param all  Gets both.
  * @return Why the module cannot be used.
  */
-problems look_at_ucx(const installation &files, report &all);
+problems look_at_ucx(const installation &files, report &all,
+                     const std::string &program = "");
 
 /**
  * The driver library as the module would load it.

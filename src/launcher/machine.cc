@@ -2,14 +2,15 @@
 #include "launcher/machine.h"
 
 #include "hlthunk_shim/cards/card_info.h"
+#include "launcher/trial.h"
 #include "loader/running_ucx.h"
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -60,27 +61,7 @@ std::vector<std::string> find_nodes(const machine &where)
     return nodes;
 }
 
-bool has_attribute(const fs::path &directory, const char *name)
-{
-    return !gaudi::util::first_line(directory / name).empty();
-}
-
 } // namespace
-
-bool has_drm_calls(const machine &where)
-{
-    for (const char *directory : {"/class/accel", "/class/habanalabs"}) {
-        for (const fs::path &node :
-             gaudi::util::list_folder(where.sys + directory)) {
-            const fs::path function = node / "device";
-            if (vendor_of(function) == gaudi::shim::gaudi_vendor) {
-                return !has_attribute(node, "pci_addr") &&
-                       has_attribute(function, "pci_addr");
-            }
-        }
-    }
-    return false;
-}
 
 bool has_nodes(const machine &where)
 {
@@ -95,35 +76,24 @@ bool is_closed(const std::string &node)
 
 problems find_closed_nodes(const machine &where)
 {
-    /* Usually all nodes have one owner and one reason. */
-    std::map<std::pair<gid_t, mode_t>, std::vector<std::string>> closed;
-    for (const std::string &node : find_nodes(where)) {
-        struct stat info;
-        if (is_closed(node) && (stat(node.c_str(), &info) == 0)) {
-            closed[{info.st_gid, info.st_mode & 0777u}].push_back(node);
-        }
+    const std::vector<std::string> nodes = find_nodes(where);
+    const auto closed = std::ranges::find_if(nodes, is_closed);
+    struct stat info;
+    if ((closed == nodes.end()) || (stat(closed->c_str(), &info) != 0)) {
+        return {};
     }
-
-    problems found;
-    for (const auto &[owner, nodes] : closed) {
-        const auto &[gid, mode] = owner;
-        const group *entry      = getgrgid(gid);
-        const std::string name =
-            (entry != nullptr) ? entry->gr_name : std::to_string(gid);
-        char bits[8];
-        std::snprintf(bits, sizeof(bits), "%04o", mode);
-        std::string what = "no permission to open " + nodes.front();
-        if (nodes.size() > 1) {
-            what += " and " + std::to_string(nodes.size() - 1) + " more";
-        }
-        what += " (group " + name + ", mode " + bits + ")";
-        found.push_back({what, ((mode & 0060u) == 0060u)
-                                   ? "join the group (usermod -aG " + name +
-                                         " USER) and log in again"
-                                   : "let root give a group access to it "
-                                     "(chgrp, chmod 0660, or a udev rule)"});
-    }
-    return found;
+    const group *entry = getgrgid(info.st_gid);
+    const std::string name =
+        (entry != nullptr) ? entry->gr_name : std::to_string(info.st_gid);
+    const auto count = std::ranges::count_if(nodes, is_closed);
+    return {{"no permission to open " + *closed +
+                 ((count > 1) ? " and " + std::to_string(count - 1) + " more"
+                              : std::string()),
+             ((info.st_mode & 0060u) == 0060u)
+                 ? "join the group " + name + " (usermod -aG " + name +
+                       " USER) and log in again"
+                 : "give a group access to it (chgrp, chmod 0660, or a udev "
+                   "rule)"}};
 }
 
 unsigned count_pci_cards(const machine &where)
@@ -152,18 +122,62 @@ std::optional<ucx_release> parse_release(const std::string &text)
     return release;
 }
 
-found_ucx find_ucx()
+namespace {
+
+/* What the dynamic linker would load for a program: its UCX, in the order in
+ * which the files need each other. */
+std::vector<std::string> ucx_of_program(const std::string &program)
+{
+    constexpr std::chrono::seconds limit{10};
+    const trial listed = run_in_child(
+        [&] {
+            execlp("sh", "sh", "-c", "exec ldd \"$(command -v -- \"$0\")\"",
+                   program.c_str(), nullptr);
+            return 127;
+        },
+        limit);
+    std::vector<std::string> found;
+    for (const char *name : {"libucs", "libuct", "libucp"}) {
+        for (const std::string &line : split(listed.output, "\n")) {
+            const size_t start = line.find(" => /");
+            if ((start != line.npos) &&
+                (line.find(std::string("\t") + name) == 0)) {
+                found.push_back(
+                    line.substr(start + 4, line.rfind(" (") - start - 4));
+            }
+        }
+    }
+    return found;
+}
+
+} // namespace
+
+found_ucx find_ucx(const std::string &program)
 {
     using get_version = void (*)(unsigned *, unsigned *, unsigned *);
 
     found_ucx found;
+    found.of = "programs without a run path";
+    std::vector<std::string> files;
+    if (!program.empty()) {
+        files    = ucx_of_program(program);
+        found.of = files.empty()
+                       ? found.of + "; " + program + " is not linked with one"
+                       : program;
+    }
+    if (files.empty()) {
+        files.emplace_back("libucp.so.0");
+    }
     /* Now: a module of UCX may bring another UCX into everybody's sight (that
      * of a distribution, beside a wheel), and what is bound later would be its.
      */
-    void *handle = dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) {
-        found.error = dlerror();
-        return found;
+    void *handle = nullptr;
+    for (const std::string &file : files) {
+        handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (handle == nullptr) {
+            found.error = dlerror();
+            return found;
+        }
     }
     std::error_code error;
     const fs::path file = gaudi_file_of(handle);

@@ -29,15 +29,10 @@ struct machine {
 /** Something that stands in the way, as users are told of it. */
 struct problem {
     std::string what; /**< is missing or wrong; one line */
-    std::string mend; /**< what to do about it; one line */
+    std::string fix;  /**< what to do about it; one line */
 };
 
 using problems = std::vector<problem>;
-
-/** Whether the habanalabs driver shows a card and has the system calls of Linux
- *  6.7 and later: its attributes are then those of the PCI function, before
- *  they were of the class device (sysfs.c of each). */
-bool has_drm_calls(const machine &where);
 
 /** Whether there is a device file of a card. */
 bool has_nodes(const machine &where);
@@ -45,13 +40,13 @@ bool has_nodes(const machine &where);
 /** Whether a device file is there and does not let this user in. */
 bool is_closed(const std::string &node);
 
-/** Device files that are there and that this user may not open. */
+/** One problem for all device files that this user may not open, if any. */
 problems find_closed_nodes(const machine &where);
 
 /** Gaudi cards on the PCI bus, with or without a device file. */
 unsigned count_pci_cards(const machine &where);
 
-/* --- the UCX that a program without a run path of its own gets ------------*/
+/* --- the UCX of programs ---------------------------------------------------*/
 
 /** As in "1.13", without the patch level: what a module is built for. */
 struct ucx_release {
@@ -85,6 +80,7 @@ struct found_ucx {
     std::string error;                  /**< why there is no release */
     std::string libucp;                 /**< the file, links resolved */
     std::filesystem::path libucs;       /**< as the dynamic linker found it */
+    std::string of;                     /**< whose it is */
     void *handle = nullptr;             /**< of libucp */
 
     /** For messages. */
@@ -94,8 +90,9 @@ struct found_ucx {
     }
 };
 
-/** Load libucp into this process, and ask it. */
-found_ucx find_ucx();
+/** Load libucp into this process, and ask it: that of a program that is linked
+ *  with it, or the one that the dynamic linker finds. */
+found_ucx find_ucx(const std::string &program = "");
 
 /* --- variables of this process ---------------------------------------------*/
 

@@ -49,7 +49,8 @@ int show(const launcher::installation &files,
     if (line.wanted.emulate) {
         launcher::set_variables(launcher::make_emulator_variables(line.wanted));
     }
-    const launcher::report found = launcher::make_report(files);
+    const launcher::report found = launcher::make_report(
+        files, {}, (*line.command != nullptr) ? *line.command : "");
     return launcher::print(line.has('j') ? launcher::to_json(found)
                                          : launcher::to_text(found),
                            found.usable ? 0 : exit_failure);
@@ -58,8 +59,8 @@ int show(const launcher::installation &files,
 int report(const launcher::problems &found)
 {
     for (const launcher::problem &one : found) {
-        std::fprintf(stderr, "ucx-gaudi: %s; to mend it, %s\n",
-                     one.what.c_str(), one.mend.c_str());
+        std::fprintf(stderr, "ucx-gaudi: %s (%s)\n", one.what.c_str(),
+                     one.fix.c_str());
     }
     return found.empty() ? 0 : exit_failure;
 }

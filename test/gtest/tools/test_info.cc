@@ -92,13 +92,12 @@ protected:
 
     /* One of the problems, and what to do, have these words. */
     static void expect_missing(const process_result &result,
-                               const std::string &what, const std::string &mend,
-                               int code = 1)
+                               const std::string &what, const std::string &mend)
     {
-        EXPECT_TRUE(exited_with(code, result));
-        EXPECT_THAT(lines_with(result.output, "missing   "),
+        EXPECT_TRUE(exited_with(1, result));
+        EXPECT_THAT(lines_with(result.output, "problem   "),
                     ::testing::Contains(HasSubstr(what)));
-        EXPECT_THAT(lines_with(result.output, "to mend   "),
+        EXPECT_THAT(lines_with(result.output, "fix:      "),
                     ::testing::Contains(HasSubstr(mend)));
     }
 
@@ -221,12 +220,12 @@ std::vector<problem_case> every_problem()
     }
     for (const char *status : {"1", "4", "5"}) {
         all.push_back(of_fake("in_reset", {{"FAKE_STATUS", status}},
-                              "card 0 (00ff:19:00.0) is in reset",
+                              "card 0 (00ff:19:00.0): in reset",
                               "UCX_GAUDI_RESET_TIMEOUT"));
     }
     for (const char *status : {"2", "3"}) {
         all.push_back(of_fake("broken", {{"FAKE_STATUS", status}},
-                              "card 0 (00ff:19:00.0) is disabled", "driver"));
+                              "card 0 (00ff:19:00.0): disabled", "driver"));
     }
     return all;
 }
@@ -239,7 +238,7 @@ TEST_P(info_of_problems, names_it_once_and_how_to_mend_it)
     const problem_case &one     = GetParam();
     const process_result result = look(one.options, one.variables);
     expect_missing(result, one.what, one.mend);
-    EXPECT_TRUE(has_lines(1, "missing   ", result));
+    EXPECT_TRUE(has_lines(1, "problem   ", result));
 }
 
 INSTANTIATE_TEST_SUITE_P(each, info_of_problems,
@@ -255,30 +254,26 @@ TEST_F(info, lists_the_cards_of_the_software_box)
 {
     GAUDI_NEEDS(cards_without_framework);
     const process_result result = look({"--emulate=3"});
-    EXPECT_TRUE(exited_with(0, result, {}, {"missing"}));
+    EXPECT_TRUE(exited_with(0, result, {}, {"problem"}));
     for (unsigned i = 0; i < 3; ++i) {
         const std::string index = std::to_string(i);
         EXPECT_THAT(
             row(result, i),
             ContainsRegex("^" + index + " +" + index +
                           " +0000:[0-9a-f]{2}:00\\.0 +- +9[56]\\.[0-9]GiB "
-                          "+9[56]\\.[0-9]GiB +free +emulator +-$"));
+                          "+9[56]\\.[0-9]GiB +free +-$"));
     }
-    EXPECT_TRUE(has_lines(3, " emulator ", result));
+    EXPECT_TRUE(has_lines(3, ":00.0 ", result));
+    EXPECT_TRUE(has_lines(1, ", software cards", result));
 }
 
 TEST_F(info, shows_links_and_where_they_lead)
 {
     const scratch_directory sys;
-    const environment with_sysfs = {{"HLTHUNK_EMU_SYSFS", sys.path("")},
-                                    {"HLTHUNK_EMU_PORTS", "y"}};
-    EXPECT_TRUE(exited_with(0, look({"--emulate=3"}, with_sysfs),
-                            {"links     3 for each pair (HLS-2)\n"}));
-    EXPECT_TRUE(exited_with(0, look({"--emulate=3"}),
-                            {"links     3? for each pair (HLS-2)\n"}))
-        << "nothing shows their state";
-
-    const parsed_json all(look({"--emulate=3", "--json"}, with_sysfs).output);
+    const parsed_json all(
+        look({"--emulate=3", "--json"},
+             {{"HLTHUNK_EMU_SYSFS", sys.path("")}, {"HLTHUNK_EMU_PORTS", "y"}})
+            .output);
     EXPECT_EQ(R"({"port":10,"state":"LinkUp","leads_to":"card",)"
               R"("module_id":2,"peer_port":16})",
               all.at({"cards", "0", "links", "10"}));
@@ -312,9 +307,9 @@ TEST_F(info, has_what_configuration_files_of_ucx_set)
     const std::string emulated = "UCX_GAUDI_DRIVER=emulator\n";
     const process_result cards =
         with_file(emulated, {{"HLTHUNK_EMU_DEVICES", "2"}});
-    EXPECT_TRUE(exited_with(0, cards, {}, {"missing"}));
-    EXPECT_TRUE(has_lines(2, " emulator ", cards));
-    EXPECT_TRUE(has_lines(0, " emulator ",
+    EXPECT_TRUE(exited_with(0, cards, {}, {"problem"}));
+    EXPECT_TRUE(has_lines(2, ":00.0 ", cards));
+    EXPECT_TRUE(has_lines(0, ":00.0 ",
                           with_file(emulated, {{"UCX_GAUDI_DRIVER", "/none"}})))
         << "the environment comes first";
     expect_missing(with_file("UCX_LOG_LEVEL=fatal\nUCX_GAUDI_ENGINE=steam"),
@@ -344,34 +339,53 @@ TEST_F(info, shows_how_much_memory_there_is)
 TEST_F(info, shows_the_ucx_and_the_driver_library)
 {
     const process_result result = emulating();
-    EXPECT_THAT(result.output, ContainsRegex("\nucx       " GAUDI_UCX_VERSION
-                                             " at /.*libucp\\.so.*\n"));
+    EXPECT_THAT(result.output,
+                ContainsRegex("\nucx       " GAUDI_UCX_VERSION
+                              " at /.*libucp\\.so.* \\(of programs "
+                              "without a run path\\)\n"));
     EXPECT_THAT(result.output, HasSubstr(std::string("driver    ") + library +
                                          "/hlthunk-emu/libhl-thunk.so "
-                                         "(UCX_GAUDI_DRIVER=emulator)\n"));
+                                         "(UCX_GAUDI_DRIVER=emulator), "
+                                         "software cards\n"));
     EXPECT_THAT(result.output, HasSubstr(std::string("\nmodule    ") + library +
                                          "/ucx-gaudi/" GAUDI_UCX_RELEASE
                                          "/libuct_hlthunk.so.0 (installed: "));
 }
 
-TEST_F(info, tells_which_way_of_loading_is_active)
+TEST_F(info, tells_whether_the_loader_is_active)
 {
     GAUDI_NEEDS(cards_without_framework);
     const arguments look_inside = {launcher, "info"};
-    const auto expect = [](const process_result &result, const char *preload,
-                           const char *slot) {
+    const auto expect = [](const process_result &result, const char *preload) {
         EXPECT_TRUE(exited_with(
             0, result,
-            {std::string("\npreload   ") + preload + " " + preloaded_name(),
-             std::string("\nslot      ") + slot + std::string(" ") + library +
-                 "/ucx-gaudi/slot\n"}));
+            {std::string("\npreload   ") + preload + " " + preloaded_name()}));
     };
-    expect(emulating(), "not active", "not active");
-    expect(emulated(look_inside), "active    ", "not active");
-    expect(launched(look_inside, {"--emulate", "--slot"}), "not active",
-           "active    ");
-    expect(emulated(under_launcher(look_inside, {"--slot"})), "active    ",
-           "active    ");
+    expect(emulating(), "not active");
+    expect(emulated(look_inside), "active    ");
+    expect(launched(look_inside, {"--emulate", "--slot"}), "not active");
+}
+
+TEST_F(info, asks_the_ucx_of_a_program)
+{
+    EXPECT_THAT(look({"--", "ucx_info"}).output,
+                ContainsRegex("\nucx       " GAUDI_UCX_VERSION
+                              " at /.*libucp\\.so.* \\(of ucx_info\\)\n"));
+    EXPECT_THAT(look({"sh", "-c", "exit 1"}).output,
+                HasSubstr("sh is not linked with one)\n"));
+    /* A UCX that only its run path leads to. */
+    scratch_directory files;
+    make_ucx(files, "other", "1.21.7");
+    const std::string program = files.path("program");
+    fs::copy_file("/bin/true", program);
+    for (const arguments &change :
+         {arguments{"--set-rpath", files.path("other")},
+          arguments{"--add-needed", "libucp.so.0"}}) {
+        ASSERT_TRUE(is_quiet_success(
+            run(joined(joined({"patchelf"}, change), {program}), with())));
+    }
+    EXPECT_THAT(look({program}).output,
+                HasSubstr("ucx       1.21.7 at " + files.path("other")));
 }
 
 TEST_F(info, writes_the_same_facts_as_json)
@@ -395,7 +409,7 @@ TEST_F(info, writes_the_same_facts_as_json)
     EXPECT_EQ("\"" GAUDI_UCX_VERSION "\"", all.at({"ucx", "version"}));
     EXPECT_THAT(all.at({"module", "installed"}),
                 HasSubstr("\"" GAUDI_UCX_RELEASE "\""));
-    EXPECT_EQ("\"active\"", all.at({"loading", "preload", "state"}));
+    EXPECT_EQ("\"active\"", all.at({"loading", "state"}));
     EXPECT_EQ("[]", all.at({"problems"}));
 }
 
@@ -408,8 +422,8 @@ TEST_F(info, writes_problems_as_json)
     EXPECT_EQ("null", all.at({"driver", "file"}));
     EXPECT_EQ("[]", all.at({"cards"}));
     EXPECT_EQ("[]", all.at({"pairs"}));
-    EXPECT_THAT(all.at({"problems", "0", "missing"}), HasSubstr("no Gaudi"));
-    EXPECT_THAT(all.at({"problems", "0", "to_mend"}), HasSubstr("--emulate"));
+    EXPECT_THAT(all.at({"problems", "0", "what"}), HasSubstr("no Gaudi"));
+    EXPECT_THAT(all.at({"problems", "0", "fix"}), HasSubstr("--emulate"));
 }
 
 TEST_F(info, tells_over_which_wire_each_pair_of_cards_goes)
@@ -437,10 +451,10 @@ TEST_F(info, shows_who_has_a_card)
     GAUDI_NEEDS(cards_without_framework);
     const process_result result =
         launched({late_ucx, "hold", launcher, "info"}, {"--emulate=2"});
-    EXPECT_TRUE(exited_with(0, result, {}, {"missing"}));
-    EXPECT_THAT(row(result, 0), ContainsRegex(" ours +emulator +pid [0-9]+ "
+    EXPECT_TRUE(exited_with(0, result, {}, {"problem"}));
+    EXPECT_THAT(row(result, 0), ContainsRegex(" ours +pid [0-9]+ "
                                               "\\(late_ucx\\)$"));
-    EXPECT_THAT(row(result, 1), ContainsRegex(" free +emulator +-$"));
+    EXPECT_THAT(row(result, 1), ContainsRegex(" free +-$"));
 }
 
 /* --- what it finds missing -------------------------------------------------*/
@@ -457,7 +471,7 @@ TEST_F(info, does_not_guess_what_an_old_library_cannot_tell)
 {
     const process_result result = with_driver(old_driver);
     EXPECT_TRUE(exited_with(0, result));
-    EXPECT_THAT(row(result, 0), ContainsRegex(" unknown +hardware +-$"));
+    EXPECT_THAT(row(result, 0), ContainsRegex(" unknown +-$"));
 }
 
 TEST_F(info, says_where_the_vendors_library_is_missing)
@@ -482,17 +496,17 @@ TEST_F(info, tells_a_cause_once_for_all_cards)
 {
     const auto missing = [&](const environment &variables) {
         return lines_with(with_driver(fake_driver, variables).output,
-                          "missing   ");
+                          "problem   ");
     };
     EXPECT_THAT(
         missing({{"FAKE_CARDS", "3"}, {"FAKE_STATUS", "1,2,4"}}),
-        ElementsAre(HasSubstr("cards 0 (00ff:19:00.0), 2 (00ff:1b:00.0)"),
+        ElementsAre(HasSubstr("card 0 (00ff:19:00.0), 2 (00ff:1b:00.0): "),
                     HasSubstr("card 1 (00ff:1a:00.0)")));
     /* Taken are those alone that somebody has. */
     EXPECT_THAT(missing({{"FAKE_CARDS", "3"},
                          {"FAKE_TAKEN", "1,0,1"},
                          {"FAKE_STATUS", "0,2,0"}}),
-                ElementsAre(HasSubstr("is disabled"),
+                ElementsAre(HasSubstr("disabled"),
                             ContainsRegex("2 other cards .*0 by [^;]*; 2 by "
                                           "[^;]*$")));
 }
@@ -507,7 +521,7 @@ TEST_F(info, finds_a_gaudi3_usable_when_synapse_can_have_it)
             look({"--emulate=2"}, {{"HLTHUNK_EMU_ASIC", "gaudi3"},
                                    {"UCX_GAUDI_ENGINE", engine},
                                    {"LD_LIBRARY_PATH", synapse_folder}}),
-            {}, {"missing"}));
+            {}, {"problem"}));
     }
 }
 
@@ -532,8 +546,8 @@ TEST_F(info, tells_in_one_line_how_a_gaudi3_is_used)
                                                  {"UCX_GAUDI_ENGINE", engine},
                                                  {"LD_LIBRARY_PATH", folder}});
         EXPECT_TRUE(exited_with(1, result));
-        EXPECT_TRUE(has_lines(1, "missing   ", result));
-        EXPECT_THAT(lines_with(result.output, "to mend   "),
+        EXPECT_TRUE(has_lines(1, "problem   ", result));
+        EXPECT_THAT(lines_with(result.output, "fix:      "),
                     ElementsAre(ContainsRegex(mend)));
     }
     EXPECT_TRUE(
@@ -548,7 +562,7 @@ TEST_F(info, explains_a_missing_ucx)
     const process_result result =
         emulating({{"LD_LIBRARY_PATH", files.path(".")}});
     expect_missing(result, "no UCX", "install UCX ");
-    EXPECT_THAT(result.output, HasSubstr("\nucx       none\n"));
+    EXPECT_THAT(result.output, HasSubstr("\nucx       none (of "));
     EXPECT_THAT(result.output, HasSubstr("\nmodule    none (installed: "));
 }
 
@@ -574,7 +588,7 @@ TEST_F(info, notices_a_module_that_cannot_be_used)
     const auto expect_unusable = [&](const process_result &result,
                                      const auto &reason) {
         expect_missing(result, "UCX " GAUDI_UCX_VERSION " at ", "again");
-        EXPECT_THAT(lines_with(result.output, "missing   ").at(0), reason);
+        EXPECT_THAT(lines_with(result.output, "problem   ").at(0), reason);
     };
     const auto replace_by = [&](const char *file) {
         fs::copy_file(file, module, fs::copy_options::overwrite_existing);
@@ -618,45 +632,21 @@ TEST_F(info, names_every_part_that_is_missing)
         const char *part;
         const char *what;
         const char *mend;
-        int code; /* one way of loading is enough */
     } const cases[] = {
-        {"libucx_gaudi_preload.so", "libucx_gaudi_preload.so", "ucx-gaudi", 0},
-        {"ucx-gaudi/slot", "slot", "ucx-gaudi", 0},
-        {"ucx-gaudi/slot/libucs.so.0", "slot", "ucx-gaudi", 0},
-        {"libuct_hlthunk.so.0", "libuct_hlthunk.so.0", "ucx-gaudi", 1},
-        {"ucx-gaudi/" GAUDI_UCX_RELEASE, "UCX " GAUDI_UCX_VERSION, "build", 1},
+        {"libucx_gaudi_preload.so", "libucx_gaudi_preload.so", "ucx-gaudi"},
+        {"libuct_hlthunk.so.0", "libuct_hlthunk.so.0", "ucx-gaudi"},
+        {"ucx-gaudi/" GAUDI_UCX_RELEASE, "UCX " GAUDI_UCX_VERSION, "build"},
         {"hlthunk-emu/libhl-thunk.so", "hlthunk-emu/libhl-thunk.so",
-         "hl-thunk-emulator", 1},
+         "hl-thunk-emulator"},
     };
-    for (const auto &[part, what, mend, code] : cases) {
+    for (const auto &[part, what, mend] : cases) {
         SCOPED_TRACE(part);
         const copied_installation copy;
         copy.remove(part);
         const process_result result = of(copy);
-        expect_missing(result, what, mend, code);
-        EXPECT_TRUE(has_lines(1, "missing   ", result));
+        expect_missing(result, what, mend);
+        EXPECT_TRUE(has_lines(1, "problem   ", result));
     }
-}
-
-TEST_F(info, notices_a_slot_whose_ucx_is_gone)
-{
-    GAUDI_NEEDS(cards_without_framework);
-    const copied_installation copy;
-    copy.remove("ucx-gaudi/slot/libucs.so.0");
-    fs::create_symlink("/no/such/libucs.so.0",
-                       copy.path("ucx-gaudi/slot/libucs.so.0"));
-    scratch_directory files;
-    (void)files.file("libucp.so.0", "no library");
-    const process_result none =
-        of(copy, {{"LD_LIBRARY_PATH", files.path(".")}});
-    expect_missing(none, "slot/libucs.so.0", "UCX");
-    EXPECT_TRUE(has_lines(1, "slot      broken ", none));
-
-    /* One that is elsewhere gets a slot when it is needed. */
-    EXPECT_TRUE(exited_with(
-        0, of(copy, {{"XDG_CACHE_HOME", files.path("cache")}}),
-        {"\nslot      not active " + files.path("cache/ucx-gaudi/slot-")}));
-    EXPECT_FALSE(fs::exists(files.path("cache")));
 }
 
 TEST_F(info, notices_a_place_from_which_nothing_can_be_loaded)
@@ -664,7 +654,7 @@ TEST_F(info, notices_a_place_from_which_nothing_can_be_loaded)
     GAUDI_NEEDS(cards_without_framework);
     const copied_installation spaces("with a space");
     if (ucx_is_before(1, 22)) {
-        expect_missing(of(spaces), "LD_PRELOAD", "move", 0);
+        expect_missing(of(spaces), "LD_PRELOAD", "move");
     }
     scratch_directory files;
     make_ucx(files, "new", "9.8.3");
@@ -672,12 +662,10 @@ TEST_F(info, notices_a_place_from_which_nothing_can_be_loaded)
     EXPECT_THAT(of(spaces, {{"LD_LIBRARY_PATH", files.path("new")},
                             {"UCX_PLUGIN_PATH", "/a:" + plugin + ":/b"}})
                     .output,
-                HasSubstr("\nplugin    active     " + plugin + "\nslot "));
+                HasSubstr("\nplugin    active     " + plugin + "\n"));
 
     const copied_installation colon("with:colon");
-    const process_result none = of(colon);
-    expect_missing(none, "LD_LIBRARY_PATH", "move");
-    expect_missing(none, "LD_PRELOAD", "move");
+    expect_missing(of(colon), "LD_PRELOAD", "move");
 }
 
 /* As the loader does. */

@@ -136,9 +136,9 @@ protected:
         found.cards.resize(1);
         const std::string text = launcher::to_text(found);
         const size_t begin     = text.find("\npairs ") + 1;
-        return (begin == 0)
-                   ? ""
-                   : text.substr(begin, text.find("\n\n", begin) + 1 - begin);
+        return (begin == 0) ? ""
+                            : text.substr(begin, text.find("\ndriver ", begin) +
+                                                     1 - begin);
     }
 
     scratch_directory files;
@@ -149,7 +149,7 @@ std::string all_text(const launcher::problems &found)
 {
     std::string text;
     for (const launcher::problem &one : found) {
-        text += one.what + "\n" + one.mend + "\n";
+        text += one.what + "\n" + one.fix + "\n";
     }
     return text;
 }
@@ -246,16 +246,12 @@ TEST_F(made_up_machine, names_the_nodes_and_the_group_that_may_open_them)
     const launcher::problems found = closed_nodes();
     const std::string text         = all_text(found);
     EXPECT_THAT(text, HasSubstr(files.path("dev/accel/accel0")));
-    EXPECT_THAT(text, ContainsRegex("\\(group [^ ]+, mode 0[06]{3}\\)"));
     EXPECT_THAT(text, Not(HasSubstr("accel1")));
     EXPECT_THAT(text, Not(HasSubstr("hlog")));
+    EXPECT_EQ(1u, found.size());
     if (geteuid() == 0) {
-        ASSERT_EQ(2u, found.size()) << text;
-        EXPECT_THAT(
-            text, HasSubstr("accel0 and 1 more (group 4200000001, mode "
-                            "0660)\njoin the group (usermod -aG 4200000001 "));
-        EXPECT_THAT(text,
-                    HasSubstr("hl7 (group 4200000001, mode 0600)\nlet root"));
+        EXPECT_THAT(text, HasSubstr("accel0 and 2 more\njoin the group "
+                                    "4200000001 (usermod -aG 4200000001 "));
     }
 }
 
@@ -266,38 +262,6 @@ TEST_F(made_up_machine, leaves_the_nodes_of_other_accelerators_alone)
     EXPECT_EQ("", all_text(closed_nodes()));
     make("sys/class/accel/accel0/device/vendor", "0x1da3\n");
     EXPECT_THAT(all_text(closed_nodes()), HasSubstr("accel0"));
-}
-
-TEST_F(made_up_machine, tells_kernel_drivers_of_drm_from_older_ones)
-{
-    EXPECT_FALSE(launcher::has_drm_calls(where));
-
-    make("sys/class/habanalabs/hl0/device/vendor", "0x1da3\n");
-    make("sys/class/habanalabs/hl0/pci_addr", "00ff:19:00.0\n");
-    EXPECT_FALSE(launcher::has_drm_calls(where));
-
-    make("sys/class/accel/accel0/device/vendor", "0x1da3\n");
-    make("sys/class/accel/accel0/device/pci_addr", "00ff:19:00.0\n");
-    EXPECT_TRUE(launcher::has_drm_calls(where));
-}
-
-TEST_F(made_up_machine, finds_a_library_that_is_too_old_for_the_kernel)
-{
-    const scoped_variable bus("FAKE_BUS_ERROR", "1");
-    const scoped_variable call("FAKE_INFO_ERROR", std::to_string(ENOTTY));
-    const shim::driver driver(fake_driver);
-    make_node("dev/accel/accel0", 0666);
-    make("sys/class/accel/accel0/device/vendor", "0x1da3\n");
-    make("sys/class/accel/accel0/pci_addr", "00ff:19:00.0\n");
-    EXPECT_THAT(all_text(cards_of(driver).missing),
-                HasSubstr("Inappropriate ioctl"));
-
-    fs::rename(files.path("sys/class/accel/accel0/pci_addr"),
-               files.path("sys/class/accel/accel0/device/pci_addr"));
-    const launcher::report list = cards_of(driver);
-    EXPECT_EQ(0u, list.cards.size());
-    EXPECT_THAT(all_text(list.missing),
-                ContainsRegex("too old.*6\\.7.*\n.*libhl-thunk\\.so"));
 }
 
 TEST_F(made_up_machine, is_explained_without_a_library_or_a_node)
@@ -329,25 +293,21 @@ TEST_F(made_up_machine, is_told_that_its_iommu_translates)
     make(function + "1b:00.0/iommu_group/type", "DMA\n");
     const launcher::report list = cards_of(driver);
     EXPECT_THAT(all_text(list.missing),
-                ContainsRegex("cards 0 \\(00ff:19:00.0\\), 2 "
+                ContainsRegex("card 0 \\(00ff:19:00.0\\), 2 "
                               "\\(00ff:1b:00.0\\).*IOMMU.*\n.*iommu=pt"));
     EXPECT_EQ(1u, list.missing.size());
     EXPECT_TRUE(list.cards[0].usable) << "it works on most machines";
 }
 
-TEST_F(made_up_machine, shows_pairs_that_differ_in_a_matrix)
+TEST_F(made_up_machine, shows_pairs_that_differ_in_lines)
 {
     EXPECT_THAT(pairs(box(8)), HasSubstr("host for all 28"));
     EXPECT_EQ("", pairs(box(1)));
     launcher::report found = box(3);
     found.cards[0].links   = {link_to(2)};
     found.cards[1].links   = {link_to(0)};
-    EXPECT_THAT(pairs(found),
-                ::testing::StartsWith("pairs  0       1      2\n"
-                                      "0      -       host1  ports2\n"
-                                      "1      host1   -      host1\n"
-                                      "2      ports2  host1  -\n"
-                                      "host1  "));
+    EXPECT_THAT(pairs(found), ContainsRegex("pairs     host for 0-1 1-2: .*\n"
+                                            "pairs     ports for 0-2: "));
 }
 
 TEST_F(made_up_machine, takes_the_ways_that_the_setting_names)

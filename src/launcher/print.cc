@@ -7,10 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <new>
-#include <set>
 
 #include <cjson/cJSON.h>
 
@@ -76,121 +74,36 @@ std::string to_columns(const std::vector<std::vector<std::string>> &rows)
 
 std::string to_table(const std::vector<card> &cards)
 {
-    std::vector<std::vector<std::string>> rows = {{"index", "module", "bus id",
+    std::vector<std::vector<std::string>> rows = {{"card", "module", "bus id",
                                                    "numa", "HBM", "free",
-                                                   "state", "kind", "held by"}};
+                                                   "state", "held by"}};
     for (const card &one : cards) {
         rows.push_back({to_number(one.name), to_number(one.module_id),
                         one.bus_id, to_number(one.numa_node),
                         to_size(one.memory), to_size(one.free_memory),
-                        state_of(one), kind_of(one),
+                        state_of(one),
                         one.held_by.empty() ? "-" : describe(one.held_by)});
     }
     return to_columns(rows);
 }
 
-/* A line if all pairs have one answer, else a matrix of the ways and what they
- * mean: 28 pairs of eight cards are read at one glance. */
-std::string to_matrix(const std::vector<pair_group> &groups)
+/* A line for each way and reason; mostly that is one line. */
+std::string to_text(const std::vector<pair_group> &groups)
 {
-    std::map<unsigned, size_t> places; /* of cards, by their names */
-    size_t count = 0;
+    std::string text;
     for (const pair_group &group : groups) {
-        count += group.pairs.size();
-        for (const auto &[one, other] : group.pairs) {
-            places[one]   = 0;
-            places[other] = 0;
-        }
-    }
-    if (groups.size() == 1) {
-        return to_line("pairs", groups[0].name() + std::string(" for all ") +
-                                    std::to_string(count) + ": " +
-                                    groups[0].why);
-    }
-    std::vector<std::vector<std::string>> rows(
-        1 + places.size(), std::vector<std::string>(1 + places.size(), "-"));
-    rows[0][0]  = "pairs";
-    size_t last = 0;
-    for (auto &[name, place] : places) {
-        place          = ++last;
-        rows[0][place] = rows[place][0] = std::to_string(name);
-    }
-    std::string reasons;
-    for (size_t i = 0; i < groups.size(); ++i) {
-        const std::string way = groups[i].name() + std::to_string(i + 1);
-        for (const auto &[one, other] : groups[i].pairs) {
-            rows[places[one]][places[other]] = way;
-            rows[places[other]][places[one]] = way;
-        }
-        reasons += to_line(way.c_str(), groups[i].why);
-    }
-    return groups.empty() ? "" : to_columns(rows) + reasons;
-}
-
-/* Links from a card to another one: how many are up, of how many there are; a
- * state that is not known counts as none. */
-struct link_count {
-    unsigned up    = 0;
-    unsigned known = 0;
-    unsigned all   = 0;
-
-    void add(const gaudi::shim::port_link &link)
-    {
-        up += link.is_up ? 1 : 0;
-        known += link.state.empty() ? 0 : 1;
-        ++all;
-    }
-    [[nodiscard]] std::string text() const
-    {
-        const std::string count = std::to_string(all);
-        return (all == 0)      ? "-"
-               : (known < all) ? count + "?"
-               : (up == all)   ? count
-                               : std::to_string(up) + "/" + count;
-    }
-};
-
-/* How many links of each card lead where: a line if it is the same of all, else
- * one row for each card. */
-std::string to_links(const std::vector<card> &cards)
-{
-    std::vector<const card *> shown;
-    std::vector<std::vector<std::string>> rows = {{"links"}};
-    std::string map;
-    for (const card &one : cards) {
-        if (one.name.has_value() && !one.no_map.empty()) {
-            return to_line("links", one.no_map);
-        }
-        if (one.name.has_value() && !one.links.empty()) {
-            shown.push_back(&one);
-            rows[0].push_back(std::to_string(*one.name));
-            map = one.port_map;
-        }
-    }
-    std::set<std::string> of_pairs;
-    for (const card *one : shown) {
-        std::map<unsigned, link_count> to; /* by module ids */
-        for (const gaudi::shim::port_link &link : one->links) {
-            if (link.end.is_card) {
-                to[link.end.module_id].add(link);
+        std::string cards = "all " + std::to_string(group.pairs.size());
+        if (groups.size() > 1) {
+            cards.clear();
+            for (const auto &[one, other] : group.pairs) {
+                cards += (cards.empty() ? "" : " ") + std::to_string(one) +
+                         "-" + std::to_string(other);
             }
         }
-        std::vector<std::string> row = {std::to_string(*one->name)};
-        for (const card *peer : shown) {
-            row.push_back(peer->module_id.has_value()
-                              ? to[*peer->module_id].text()
-                              : "-");
-            if (peer != one) {
-                of_pairs.insert(row.back());
-            }
-        }
-        rows.push_back(std::move(row));
+        text += to_line("pairs", group.name() + std::string(" for ") + cards +
+                                     ": " + group.why);
     }
-    if (of_pairs.size() == 1) {
-        return to_line("links",
-                       *of_pairs.begin() + " for each pair (" + map + ")");
-    }
-    return shown.empty() ? "" : to_columns(rows) + to_line("box", map);
+    return text;
 }
 
 /* --- JSON ------------------------------------------------------------------*/
@@ -309,47 +222,35 @@ int print(const std::string &text, int code)
 
 std::string to_text(const report &found)
 {
-    std::string text =
-        to_line("driver", or_none(found.driver_file) + " (UCX_GAUDI_DRIVER=" +
-                              found.driver_setting + ")");
+    const bool software = !found.cards.empty() && found.cards[0].software;
+    std::string text;
     if (!found.cards.empty()) {
-        const std::string links = to_links(found.cards);
-        text += "\n" + to_table(found.cards) + "\n" + to_matrix(found.pairs) +
-                (found.pairs.empty() ? "" : "\n") + links +
-                (links.empty() ? "" : "\n");
+        text = to_table(found.cards) + "\n" + to_text(found.pairs);
     }
-    text += to_line("ucx", found.ucx.release.has_value()
-                               ? found.ucx.version + " at " + found.ucx.libucp
-                               : "none");
-    text += to_line("module", or_none(found.module) + " (installed: " +
-                                  or_none(to_text(found.installed)) + ")");
-    for (const loading_way &way : found.ways) {
-        text += to_line(way.name,
-                        (way.state == "none")
-                            ? "none in UCX " + found.ucx.version
-                            : pad(way.state, 10) + " " + way.place.string());
-    }
+    text += to_line("driver", or_none(found.driver_file) +
+                                  " (UCX_GAUDI_DRIVER=" + found.driver_setting +
+                                  ")" + (software ? ", software cards" : "")) +
+            to_line("ucx", (found.ucx.release.has_value()
+                                ? found.ucx.version + " at " + found.ucx.libucp
+                                : "none") +
+                               " (of " + found.ucx.of + ")") +
+            to_line("module", or_none(found.module) + " (installed: " +
+                                  or_none(to_text(found.installed)) + ")") +
+            to_line(found.way.c_str(),
+                    pad(found.way_state, 10) + " " + found.way_place.string());
     for (const problem &one : found.missing) {
-        text += "\nmissing   " + one.what + "\nto mend   " + one.mend + "\n";
+        text += "\nproblem   " + one.what + "\nfix:      " + one.fix + "\n";
     }
     return text;
 }
 
 std::string to_json(const report &found)
 {
-    std::vector<std::pair<const char *, cJSON *>> ways;
-    for (const loading_way &way : found.ways) {
-        ways.emplace_back(
-            way.name,
-            json_object({{"state", json(way.state)},
-                         {"path", json_or_null(way.place.string())}}));
-    }
     const auto json_release = [](const ucx_release &one) {
         return json(to_string(one));
     };
     const auto json_problem = [](const problem &one) {
-        return json_object(
-            {{"missing", json(one.what)}, {"to_mend", json(one.mend)}});
+        return json_object({{"what", json(one.what)}, {"fix", json(one.fix)}});
     };
     const std::unique_ptr<cJSON, decltype(&cJSON_Delete)> all(
         json_object(
@@ -360,11 +261,14 @@ std::string to_json(const report &found)
              {"cards", json_array(found.cards, json_card)},
              {"pairs", json_array(found.pairs, json_pairs)},
              {"ucx", json_object({{"version", json_or_null(found.ucx.version)},
-                                  {"libucp", json_or_null(found.ucx.libucp)}})},
+                                  {"libucp", json_or_null(found.ucx.libucp)},
+                                  {"of", json(found.ucx.of)}})},
              {"module", json_object({{"path", json_or_null(found.module)},
                                      {"installed", json_array(found.installed,
                                                               json_release)}})},
-             {"loading", json_object(ways)},
+             {"loading", json_object({{"way", json(found.way)},
+                                      {"state", json(found.way_state)},
+                                      {"path", json(found.way_place)}})},
              {"problems", json_array(found.missing, json_problem)}}),
         &cJSON_Delete);
     const std::unique_ptr<char, decltype(&cJSON_free)> text(
