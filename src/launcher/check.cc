@@ -21,6 +21,9 @@ constexpr int exit_no_more = 100;
 /* What stands before what a child says that it does. */
 constexpr char doing_mark[] = "- ";
 
+/* More pairs of a line are counted. */
+constexpr int most_named = 8;
+
 std::string now_doing; /* in a child */
 
 /* What stands behind a mark in the last line that begins with it. */
@@ -79,8 +82,72 @@ public:
     {}
 
     /* @return Whether it is right. */
-    bool run(const step &one, const subject &with, const std::string &name,
-             bool tells_success = true)
+    bool run(const step &one, const subject &with)
+    {
+        const finding found = find(one, with, one.name);
+        tell(found);
+        return !found.is_wrong();
+    }
+
+    /* Nothing is told but what is wrong. @return Whether it is right. */
+    bool try_first(const step &one, const subject &with)
+    {
+        const finding found = find(one, with, one.name);
+        if (found.is_wrong()) {
+            tell(found);
+        }
+        return !found.is_wrong();
+    }
+
+    /* A step of pairs: a line for each that is wrong, and one for the others
+     * that end in the same way. */
+    void run_pair(const step &one, const subject &with, const std::string &pair)
+    {
+        const finding found =
+            find(one, with, std::string(one.name) + " " + pair);
+        if (found.is_wrong()) {
+            tell(found);
+            return;
+        }
+        const auto same = std::ranges::find_if(pairs_, [&](const finding &of) {
+            return (of.how == found.how) && (of.detail == found.detail);
+        });
+        if (same == pairs_.end()) {
+            pairs_.push_back(found);
+            pairs_.back().step  = one.name;
+            pairs_.back().names = pair;
+        } else {
+            same->seconds += found.seconds;
+            same->names += " " + pair;
+        }
+    }
+
+    void tell_pairs()
+    {
+        for (finding &one : pairs_) {
+            const auto count = std::ranges::count(one.names, ' ') + 1;
+            one.detail +=
+                ": " + ((count > most_named) ? std::to_string(count) + " pairs"
+                                             : one.names);
+            tell(one);
+        }
+    }
+
+    void run(const std::vector<step> &all, const subject &with)
+    {
+        for (const step &one : all) {
+            run(one, with);
+        }
+    }
+
+private:
+    void tell(const finding &found)
+    {
+        result_.findings.push_back(found);
+        tell_(found);
+    }
+
+    finding find(const step &one, const subject &with, const std::string &name)
     {
         finding found;
         found.step = name;
@@ -107,25 +174,14 @@ public:
             found.means = one.means;
         }
         ends_[one.name] = found.how;
-        if (found.is_wrong() || tells_success) {
-            result_.findings.push_back(found);
-            tell_(found);
-        }
-        return !found.is_wrong();
+        return found;
     }
 
-    void run(const std::vector<step> &all, const subject &with)
-    {
-        for (const step &one : all) {
-            run(one, with, one.name);
-        }
-    }
-
-private:
     const std::chrono::seconds limit_;
     check_result &result_;
     const std::function<void(const finding &)> &tell_;
     std::map<std::string, verdict> ends_;
+    std::vector<finding> pairs_; /* to be told at their end */
     std::set<std::string> lost_; /* cards that nothing more is tried with */
 };
 
@@ -213,7 +269,7 @@ check_result run_check(const installation &files, const machine &where,
     subject with{&files, &where, wanted.limit / 2};
     step first = library_step;
     first.body = look_at_cards;
-    if (!steps.run(first, with, first.name, false)) {
+    if (!steps.try_first(first, with)) {
         return result;
     }
     result.found = make_report(files, where);
@@ -249,19 +305,19 @@ check_result run_check(const installation &files, const machine &where,
     if (cards.size() > 1) {
         with = make_pair(with, *cards[0], *cards[1]);
     }
-    steps.run({library_step}, with);
+    steps.run(library_step, with);
     steps.run(card_steps, with);
     for (size_t i = 0; i < (wanted.card.has_value() ? 1 : cards.size()); ++i) {
         for (size_t j = i + 1; j < cards.size(); ++j) {
-            steps.run(pair_step, make_pair(with, *cards[i], *cards[j]),
-                      std::string(pair_step.name) + " " +
-                          std::to_string(*cards[i]->name) + "-" +
-                          std::to_string(*cards[j]->name));
+            steps.run_pair(pair_step, make_pair(with, *cards[i], *cards[j]),
+                           std::to_string(*cards[i]->name) + "-" +
+                               std::to_string(*cards[j]->name));
         }
     }
+    steps.tell_pairs();
     steps.run(late_steps, with);
     if (wanted.reset) {
-        steps.run({reset_step}, with);
+        steps.run(reset_step, with);
     }
     return result;
 }

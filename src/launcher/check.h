@@ -69,6 +69,7 @@ struct finding {
     std::string detail; /**< one line */
     std::string means;  /**< empty unless something is wrong */
     std::string log;    /**< what the step printed */
+    std::string names;  /**< of pairs that it is about */
 
     [[nodiscard]] bool is_wrong() const
     {
@@ -111,9 +112,8 @@ check_result run_check(const installation &files, const machine &where,
 std::string explain_nothing(const report &found, const problems &closed,
                             const std::optional<unsigned> &wish);
 
-/** What is attached to a report of a bug: the table and all that explains it,
- *  without names of hosts, users and their folders, and without addresses of
- *  networks. */
+/** What is attached to a report of a bug: the table and all that explains it.
+ */
 std::string to_archive(const check_result &result, const std::string &version);
 
 /** All of the command. @return Its exit code. */

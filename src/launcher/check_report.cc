@@ -8,10 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <iterator>
-#include <regex>
 
-#include <pwd.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -114,43 +111,6 @@ std::string list_variables()
             text += to_printable(*each) + "\n";
         }
     }
-    static const std::regex address(
-        R"(\b\d{1,3}(\.\d{1,3}){3}\b|\b[0-9a-f]{0,4}(:[0-9a-f]{0,4}){4,7}\b)",
-        std::regex::icase);
-    return std::regex_replace(text, address, "ADDRESS");
-}
-
-/* --- what is left out ------------------------------------------------------*/
-
-/* Every place of a word that no letter or digit is next to. */
-void hide(const std::string &word, const std::string &by, std::string &text)
-{
-    static const std::regex special(R"(\W)");
-    if (!word.empty()) {
-        const std::regex place("(^|[^[:alnum:]])" +
-                               std::regex_replace(word, special, R"(\$&)") +
-                               "(?![[:alnum:]])");
-        text = std::regex_replace(text, place, "$1" + by);
-    }
-}
-
-std::string without_names(std::string text)
-{
-    utsname system{};
-    uname(&system);
-    const passwd *user      = getpwuid(geteuid());
-    std::string home        = get_variable("HOME");
-    const std::string host  = system.nodename;
-    const std::string login = (user != nullptr) ? user->pw_name : "";
-    while (home.ends_with('/')) {
-        home.pop_back();
-    }
-    hide(home, "~", text);
-    hide(host, "HOST", text);
-    hide(host.substr(0, host.find('.')), "HOST", text);
-    if (login != "root") { /* which is no name, and a word of PCI */
-        hide(login, "USER", text);
-    }
     return text;
 }
 
@@ -188,13 +148,13 @@ std::string to_archive(const check_result &result, const std::string &version)
     for (card &one : found.cards) {
         one.held_by.clear();
     }
-    return without_names("ucx-gaudi check, for a report of a bug\n" +
-                         section("steps", table) +
-                         section("versions", list_versions(found, version)) +
-                         section("variables", list_variables()) +
-                         section("cards", list_cards(found)) +
-                         section("what failed steps printed", logs) +
-                         section("info", to_json(found)));
+    return "ucx-gaudi check, for a report of a bug\n" +
+           section("steps", table) +
+           section("versions", list_versions(found, version)) +
+           section("variables", list_variables()) +
+           section("cards", list_cards(found)) +
+           section("what failed steps printed", logs) +
+           section("info", to_json(found));
 }
 
 int show_check(const installation &files, const request &emulation,
@@ -233,7 +193,7 @@ int show_check(const installation &files, const request &emulation,
         (std::fputs(to_archive(result, version).c_str(), file) >= 0);
     if ((std::fclose(file) == 0) && written) {
         text += "\nreport    " + to_printable(name) +
-                ": attach it to a report of a bug\n";
+                ": read it, and attach it to a report of a bug\n";
     } else {
         code = complain_of(name);
     }

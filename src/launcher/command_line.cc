@@ -71,8 +71,7 @@ OMPI_MCA_opal_common_ucx_tls and OMPI_MCA_opal_common_ucx_devices (any),
 OMPI_MCA_pml and OMPI_MCA_osc (ucx), OMPI_MCA_accelerator (^cuda,rocm). Its
 OMPI_MCA_opal_mca_base_component_path gets our components in front.
 Without LD_PRELOAD gaudi_copy in UCX_TLS becomes the transport's name, gaudi_cpy.
---slot for a UCX that is not the installed one makes a folder of links in the
-user's cache.
+--slot is for the UCX that ucx-gaudi was built for.
 
 Exit code: COMMAND's; 127 when it is not found and 126 when it cannot be
 executed; 1 when a part of ucx-gaudi is missing or cannot be used from where it
@@ -126,7 +125,7 @@ const subcommand check = {
     " [OPTIONS]", "hecrto",
     R"about(Tries the first free card (or that of --card, a name as in ucx-gaudi info) step
 by step, from harmless to heavier, each in a process of its own, and every pair
-of free cards. Takes the cards: no other program can have them meanwhile. A line
+of free cards: pairs that are alike share a line. Takes the cards: no other program can have them meanwhile. A line
 for each step:
   ok        as expected
   absent    this machine has not what it is about
@@ -134,8 +133,9 @@ for each step:
   DIED      the step was ended by a signal
   HUNG      the step had no answer in its time
   left out  what it builds on does not work
-Writes all that explains it to a file to attach to a report of a bug, without
-names of hosts and users: ucx-gaudi-check-TIME.txt here, or that of --output.
+Writes all that explains it to a file to attach to a report of a bug (it has
+paths of files, and variables that begin with UCX_GAUDI_ and the like):
+ucx-gaudi-check-TIME.txt here, or that of --output.
 
 Exit code: 0 when nothing is wrong; 1 otherwise, and when there is no card to
 check; 2 for a wrong command line.

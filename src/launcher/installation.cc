@@ -4,12 +4,7 @@
 #include "loader/running_ucx.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <cstdio>
-#include <fstream>
-#include <iterator>
 
-#include <sys/random.h>
 #include <unistd.h>
 
 namespace launcher {
@@ -70,154 +65,20 @@ void require_slot(const installation &files, const found_ucx &ucx,
                   problems &found)
 {
     std::error_code error;
-    if (files.slot_module.empty()) {
-        found.push_back({"the UCX at " + ucx.libucp +
-                             " loads no modules, so there is no slot in it",
-                         "do without --slot"});
-    } else if (!files.slot_ucx.empty()) {
-        if (files.slot.empty()) {
-            found.push_back(
-                {"there is no place for a slot of the UCX at " + ucx.libucp,
-                 "set XDG_CACHE_HOME or HOME, or do without --slot"});
-        }
-    } else if (!fs::is_symlink(files.slot_libucs, error) ||
-               !fs::is_symlink(files.slot_module, error)) {
+    if (!fs::is_symlink(files.slot_libucs, error) ||
+        !fs::is_symlink(files.slot_module, error)) {
         found.push_back(
-            {files.slot.string() + " is missing or incomplete",
-             "install ucx-gaudi again, or configure and build it again"});
-    } else if (!is_there(files.slot_libucs)) {
-        found.push_back(
-            {"the UCX that " + files.slot_libucs.string() + " leads to is gone",
-             "install that UCX again, or do without --slot"});
+            {files.slot.string() + " is missing or incomplete", reinstall});
+    } else if (!fs::equivalent(ucx.libucs, files.slot_libucs, error)) {
+        const fs::path target = fs::read_symlink(files.slot_libucs, error);
+        found.push_back({"the slot is for " + target.string() +
+                             ", and programs get " +
+                             (ucx.libucs.empty() ? "none: " + ucx.error
+                                                 : ucx.libucs.string()),
+                         "do without --slot, or take that UCX out of "
+                         "LD_LIBRARY_PATH"});
     }
     require_listable(files.slot, "LD_LIBRARY_PATH", library_special, found);
-}
-
-/* Libraries of another UCX would come on top of the slot's libucs. */
-void find_other_ucx(const installation &files, problems &found)
-{
-    const fs::path name = files.slot_libucs.filename();
-    for (const std::string &entry :
-         split(get_variable("LD_LIBRARY_PATH"), ":;")) {
-        std::error_code error;
-        const fs::path other = entry / name;
-        if (fs::exists(other, error) &&
-            !fs::equivalent(other, files.slot_libucs, error)) {
-            found.push_back(
-                {"LD_LIBRARY_PATH names another UCX, in '" + entry +
-                     "', than the one that the slot is made for",
-                 "take it out of LD_LIBRARY_PATH, or do without --slot"});
-        }
-    }
-}
-
-/* --- a slot in the user's cache --------------------------------------------*/
-
-/* Costs least: what it displaces is not a transport. */
-constexpr char preferred[] = "rdmacm";
-
-constexpr char own_name[] = "hlthunk";
-
-/* Where UCX looks for modules, beside its libraries. */
-constexpr char module_folder[] = "ucx";
-
-/* A folder of the user's cache for each text that what is in it depends on;
- * empty without a home. Relative paths do not count, as the XDG Base Directory
- * Specification has it. */
-fs::path cached_slot(const std::string &text)
-{
-    const fs::path cache = get_variable("XDG_CACHE_HOME");
-    const fs::path home  = get_variable("HOME");
-    if (!cache.is_absolute() && !home.is_absolute()) {
-        return {};
-    }
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    for (const unsigned char c : text) {
-        hash = (hash ^ c) * 0x100000001b3u;
-    }
-    char name[32];
-    std::snprintf(name, sizeof(name), "slot-%016lx", hash);
-    return (cache.is_absolute() ? cache : home / ".cache") / "ucx-gaudi" / name;
-}
-
-/* The names in ":ib:rdmacm:cma"; none when the text is no such list. */
-std::vector<std::string> parse_names(const std::string &text)
-{
-    std::vector<std::string> names;
-    for (const std::string &name : split(text.substr(1), ":")) {
-        if (name.empty() || (name[0] < 'a') ||
-            (name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789") !=
-             name.npos)) {
-            return {};
-        }
-        names.push_back(name);
-    }
-    return names;
-}
-
-/* The names of modules that a UCX of before first_with_plugins loads: a list
- * that is compiled into its libuct, as in ":ib:rdmacm:cma". */
-std::vector<std::string> find_module_names(const fs::path &libuct)
-{
-    std::ifstream file(libuct, std::ios::binary);
-    const std::string all{std::istreambuf_iterator<char>(file), {}};
-
-    /* The longest one of what looks like it. */
-    std::vector<std::string> names;
-    const std::string start{'\0', ':'};
-    for (size_t at = all.find(start); at != all.npos;
-         at        = all.find(start, at + 1)) {
-        auto list = parse_names(all.c_str() + at + 1);
-        if (list.size() > names.size()) {
-            names = std::move(list);
-        }
-    }
-    return names;
-}
-
-/* A link is replaced as a whole: others may be using it. */
-void make_link(const fs::path &target, const fs::path &link)
-{
-    std::error_code error;
-    if (fs::read_symlink(link, error) == target) {
-        return;
-    }
-    /* Not by the pid: containers that share the folder may have the same. */
-    unsigned number = 0;
-    (void)getrandom(&number, sizeof(number), 0);
-    const fs::path made = link.string() + '.' + std::to_string(number);
-    fs::create_symlink(target, made);
-    fs::rename(made, link);
-}
-
-/* UCX would look for its other modules beside the link to its libucs. */
-void link_all(const fs::path &from, const std::string &prefix,
-              const fs::path &to, const fs::path &except = {})
-{
-    for (const fs::path &file : gaudi::util::list_folder(from)) {
-        const std::string name = file.filename().string();
-        if (name.starts_with(prefix) && name.ends_with(".so.0") &&
-            (name != except)) {
-            make_link(file, to / name);
-        }
-    }
-}
-
-/* Under which name a UCX would load the loader as a module; "" when it loads
- * none.
- *
- * libuct  The file of it that has the names. */
-std::string choose_name(const found_ucx &ucx, const fs::path &libuct)
-{
-    if (*ucx.release >= first_with_plugins) {
-        return own_name; /* displaces nothing */
-    }
-    const auto names = find_module_names(libuct);
-    if (names.empty()) {
-        return "";
-    }
-    const auto found = std::find(names.begin(), names.end(), preferred);
-    return (found != names.end()) ? *found : names.back();
 }
 
 } // namespace
@@ -328,9 +189,6 @@ problems find_obstacles(const installation &files, const request &wanted,
                         loading how, const found_ucx &ucx)
 {
     problems found = find_obstacles(files, how, ucx);
-    if ((how == loading::slot) && files.slot_ucx.empty()) {
-        find_other_ucx(files, found);
-    }
     if (installed_releases(files).empty()) {
         found.push_back(
             {files.modules.string() + " has no module, all are missing",
@@ -382,52 +240,6 @@ std::optional<problem> find_module_obstacle(const installation &files,
     if (access(module.c_str(), R_OK) != 0) {
         return problem{module.string() + " cannot be read",
                        "see to its permissions"};
-    }
-    return {};
-}
-
-void choose_slot(installation &files, const found_ucx &ucx)
-{
-    std::error_code error;
-    const fs::path directory = fs::canonical(ucx.libucs, error).parent_path();
-    if (error || !ucx.release.has_value() ||
-        !fs::is_symlink(files.slot_libucs, error) ||
-        !fs::is_symlink(files.slot_module, error)) {
-        return; /* nothing to choose for, or a damaged installation */
-    }
-    const std::string name = choose_name(ucx, directory / "libuct.so.0");
-    if (name.empty()) {
-        files.slot_module.clear();
-        return;
-    }
-    if (((name == preferred) || (name == own_name)) &&
-        fs::equivalent(ucx.libucs, files.slot_libucs, error)) {
-        return;
-    }
-    const std::string link = "libuct_" + name + ".so.0";
-    files.slot_ucx         = directory;
-    files.slot = cached_slot(files.loader.string() + '\n' + directory.string() +
-                             '\n' + link);
-    files.slot_libucs = files.slot / "libucs.so.0";
-    files.slot_module = files.slot / module_folder / link;
-}
-
-problems make_slot(const installation &files)
-{
-    if (files.slot_ucx.empty()) {
-        return {};
-    }
-    try {
-        fs::create_directories(files.slot / module_folder);
-        link_all(files.slot_ucx, "libuc", files.slot);
-        link_all(files.slot_ucx / module_folder, "libuc",
-                 files.slot / module_folder, files.slot_module.filename());
-        make_link(files.loader, files.slot_module);
-    } catch (const fs::filesystem_error &error) {
-        return {{"a slot for the UCX in " + files.slot_ucx.string() +
-                     " cannot be made: " + error.what(),
-                 "set XDG_CACHE_HOME to a folder that can be written, or do "
-                 "without --slot"}};
     }
     return {};
 }

@@ -40,10 +40,7 @@ struct installation {
     std::filesystem::path emulator;    /**< a directory: for LD_LIBRARY_PATH */
     std::filesystem::path slot;        /**< a directory: for LD_LIBRARY_PATH */
     std::filesystem::path slot_libucs; /**< in the slot */
-    std::filesystem::path slot_module; /**< in the slot; empty: the UCX that was
-                                            found loads no modules */
-    /** Of a slot that is made when it is needed: the UCX that it is for. */
-    std::filesystem::path slot_ucx;
+    std::filesystem::path slot_module; /**< in the slot */
 };
 
 /** What to do about a missing emulator, which Debian has in its own package. */
@@ -95,21 +92,6 @@ problems find_obstacles(const installation &files, const request &wanted,
  *  cannot be read. */
 std::optional<problem> find_module_obstacle(const installation &files,
                                             const found_ucx &ucx);
-
-/* --- a slot in the user's cache --------------------------------------------*/
-
-/**
- * Let an installation have a slot in the user's cache for a UCX that is not
- * where the one of the build was. Nothing is made yet.
- *
- * A slot is a folder for LD_LIBRARY_PATH: UCX's libraries as links and, in the
- * folder of modules beside them, the loader under another module's name.
- */
-void choose_slot(installation &files, const found_ucx &ucx);
-
-/** Make it, if it is to be one. It stays: programs look things up in it as long
- *  as they run. */
-problems make_slot(const installation &files);
 
 /* --- the environment in which a program finds the transports ---------------*/
 

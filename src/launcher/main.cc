@@ -67,8 +67,8 @@ int report(const launcher::problems &found)
 
 int start(const launcher::command_line &line)
 {
-    const launcher::request &wanted = line.wanted;
-    launcher::installation files    = launcher::find_installation();
+    const launcher::request &wanted    = line.wanted;
+    const launcher::installation files = launcher::find_installation();
     if (line.chosen == &launcher::info) {
         return show(files, line);
     }
@@ -80,17 +80,9 @@ int start(const launcher::command_line &line)
     if (wanted.slot || !launcher::can_be_preloaded(files)) {
         ucx = launcher::find_ucx();
     }
-    if (wanted.slot) {
-        launcher::choose_slot(files, ucx);
-    }
     const launcher::loading how =
         launcher::choose_loading(files, wanted.slot, ucx);
-    launcher::problems found =
-        launcher::find_obstacles(files, wanted, how, ucx);
-    if (found.empty() && wanted.slot) {
-        found = launcher::make_slot(files);
-    }
-    if (report(found) != 0) {
+    if (report(launcher::find_obstacles(files, wanted, how, ucx)) != 0) {
         return exit_failure;
     }
     const launcher::variables values =
