@@ -12,6 +12,7 @@ function(_ucx_find_root variable)
   if(UCX_ROOT)
     return()
   endif()
+  unset(program)
   find_program(program ucx_info NO_SYSTEM_ENVIRONMENT_PATH NO_CMAKE_SYSTEM_PATH
     NO_CACHE)
   if(NOT program AND NOT "$ENV{PKG_CONFIG_PATH}" STREQUAL "")
