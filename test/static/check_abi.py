@@ -115,7 +115,9 @@ def check_releases(root):
 
 
     for name, pattern in (("debian/changelog", r"\A\S+ \(([\d.]+)-"),
-                          ("packaging/ucx-gaudi.spec", r"^Version: (\S+)$")):
+                          ("packaging/ucx-gaudi.spec", r"^Version: (\S+)$"),
+                          ("src/program/python/pyproject.toml",
+                           r'^version = "(.*)"$')):
         found = re.search(pattern, read(root, name), re.M)
         if found is None or found[1] != version:
             yield f"{name}: not version {version}"
