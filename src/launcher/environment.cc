@@ -111,7 +111,7 @@ variables make_emulator_variables(const request &wanted)
 }
 
 variables make_variables(const installation &files, const request &wanted,
-                         loading how, const found_ucx &ucx)
+                         loading how)
 {
     variables result;
     strings directories;
@@ -126,11 +126,7 @@ variables make_variables(const installation &files, const request &wanted,
         }
         /* UCX reads its list before it loads the module. What is preloaded
          * comes earlier and does this itself. */
-        std::error_code error;
-        const fs::path libucs = fs::canonical(ucx.libucs, error);
-        char *tls =
-            gaudi_rewrite_transports(get_variable("UCX_TLS").c_str(),
-                                     gaudi_has_gdr_module(libucs.c_str()));
+        char *tls = gaudi_rewrite_transports(get_variable("UCX_TLS").c_str());
         if (tls != nullptr) {
             result.emplace_back("UCX_TLS", tls);
             std::free(tls);

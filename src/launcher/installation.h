@@ -103,11 +103,9 @@ using variables = std::vector<std::pair<std::string, std::string>>;
  *
  * They hold what the environment has now, too; made once more in the
  * environment that has them, they are the same.
- *
- * @param ucx  What find_ucx has found; preloading does without.
  */
 variables make_variables(const installation &files, const request &wanted,
-                         loading how, const found_ucx &ucx);
+                         loading how);
 
 /** The variables of a request that choose the software Gaudi alone. */
 variables make_emulator_variables(const request &wanted);

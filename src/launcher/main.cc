@@ -86,7 +86,7 @@ int start(const launcher::command_line &line)
         return exit_failure;
     }
     const launcher::variables values =
-        launcher::make_variables(files, wanted, how, ucx);
+        launcher::make_variables(files, wanted, how);
     if (line.chosen == &launcher::env) {
         return launcher::print(launcher::to_exports(values), 0);
     }

@@ -17,6 +17,9 @@ struct ucx {
     void *handle;          /* of it: the caller's to close */
 };
 
+/* Modules can be built for this release of 1 on. */
+enum { oldest_minor = 13 };
+
 /* The module, when it is loaded. */
 static void *module;
 
@@ -96,6 +99,13 @@ static void say_that_none_fits(const struct ucx *ucx, const char *folder,
 {
     char installed[256];
 
+    if ((ucx->major == 1) && (ucx->minor < oldest_minor)) {
+        gaudi_complain("UCX %u.%u.%u (%s) is too old for the Gaudi transports "
+                       "(use UCX 1.%u or newer)",
+                       ucx->major, ucx->minor, ucx->patch, ucx->libucp,
+                       oldest_minor);
+        return;
+    }
     list_modules(folder, installed, sizeof(installed));
     gaudi_complain(
         "no module fits UCX %u.%u.%u (%s)%s%s; installed in %s: %s; build "

@@ -75,8 +75,7 @@ void gaudi_load_displaced_modules(void);
 
 /*
  * Replace our names in UCX_TLS by transport names, if UCX is in the process:
- * only with it can be told whether `gaudi` means gaudi_gdr, too. A process
- * without UCX leaves the variable to its children as it is.
+ * nobody else is to notice this file.
  *
  * Nothing is done where UCX itself has loaded this file, which may come after
  * it has read the variable.

@@ -27,14 +27,10 @@ static char *transport_names(void)
     void *libucs    = gaudi_open_libucs(NULL);
     char *other     = NULL;
 
-    if (libucs == NULL) {
-        return NULL;
+    if (libucs != NULL) {
+        other = (tls == NULL) ? NULL : gaudi_rewrite_transports(tls);
+        dlclose(libucs);
     }
-    if (tls != NULL) {
-        other = gaudi_rewrite_transports(
-            tls, gaudi_has_gdr_module(gaudi_file_of(libucs)));
-    }
-    dlclose(libucs);
     return other;
 }
 

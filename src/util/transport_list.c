@@ -3,7 +3,6 @@
 #include "util/transport_list.h"
 
 #include <dirent.h>
-#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,14 +33,14 @@ static const struct {
       "ugni_rdma", "ugni_smsg", "ugni_udt"}},
 };
 
-enum { MOST_TRANSPORTS = 3 };
+enum { MOST_TRANSPORTS = 2 };
 
 /* Names that stand for transports. */
 static const struct {
     const char *name;
-    const char *transports[MOST_TRANSPORTS + 1];
+    const char *transports[MOST_TRANSPORTS];
 } aliases[] = {{"gaudi_copy", {"gaudi_cpy"}},
-               {"gaudi", {"gaudi_cpy", "gaudi_ipc", "gaudi_gdr"}}};
+               {"gaudi", {"gaudi_cpy", "gaudi_ipc"}}};
 
 static bool is_same(const char *name, const char *text, size_t length)
 {
@@ -109,11 +108,10 @@ struct gaudi_allowed_transports gaudi_read_transports(const char *list)
         .others     = others};
 }
 
-char *gaudi_rewrite_transports(const char *list, bool with_gdr)
+char *gaudi_rewrite_transports(const char *list)
 {
-    const int most = with_gdr ? MOST_TRANSPORTS : MOST_TRANSPORTS - 1;
-    /* No name becomes six times as long. */
-    char *result = malloc(6 * strlen(list) + 1);
+    /* No name becomes five times as long. */
+    char *result = malloc(5 * strlen(list) + 1);
     char *end    = result;
     bool changed = false;
 
@@ -132,7 +130,9 @@ char *gaudi_rewrite_transports(const char *list, bool with_gdr)
         if (transports == NULL) {
             end = mempcpy(end, list + caret, strict + length);
         }
-        for (i = 0; (transports != NULL) && (i < most) && transports[i]; ++i) {
+        for (i = 0; (transports != NULL) && (i < MOST_TRANSPORTS) &&
+                    (transports[i] != NULL);
+             ++i) {
             end += sprintf(end, "%s%.*s%s", (i == 0) ? "" : ",", (int)strict,
                            list + caret, transports[i]);
             changed = true;
@@ -172,38 +172,4 @@ bool gaudi_has_module(const char *folder, const char *name)
     }
     closedir(entries);
     return found;
-}
-
-/* Whether UCX's is in a folder, of which so many characters are given. */
-static bool is_in(const char *folder, size_t length, const char *below)
-{
-    char path[PATH_MAX];
-
-    return (length > 0) &&
-           ((size_t)snprintf(path, sizeof(path), "%.*s%s", (int)length, folder,
-                             below) < sizeof(path)) &&
-           gaudi_has_module(path, "gaudi");
-}
-
-/* Folders are separated by colons. */
-static bool is_in_one_of(const char *folders)
-{
-    while (folders != NULL) {
-        if (is_in(folders, strcspn(folders, ":"), "")) {
-            return true;
-        }
-        folders = strchr(folders, ':');
-        folders = (folders == NULL) ? NULL : folders + 1;
-    }
-    return false;
-}
-
-bool gaudi_has_gdr_module(const char *libucs)
-{
-    const char *slash = strrchr(libucs, '/');
-
-    return ((slash != NULL) &&
-            is_in(libucs, (size_t)(slash - libucs), "/ucx")) ||
-           is_in_one_of(secure_getenv("UCX_MODULE_DIR")) ||
-           is_in_one_of(secure_getenv("UCX_PLUGIN_PATH"));
 }

@@ -3,9 +3,8 @@
  * Lists of transports, as UCX_TLS has them, and our own names in them.
  *
  * UCX cuts transport names to nine characters, so people write `gaudi_copy` for
- * the transport `gaudi_cpy`, and `gaudi` for all of ours. From 1.21 on `gaudi`
- * is also UCX's name for the transport of its own module, gaudi_gdr, where that
- * is installed.
+ * the transport `gaudi_cpy`, and `gaudi` for all of ours (not for gaudi_gdr of
+ * UCX's own module).
  *
  * In C, for the loader. Any thread.
  */
@@ -29,28 +28,13 @@ struct gaudi_allowed_transports {
 
 struct gaudi_allowed_transports gaudi_read_transports(const char *list);
 
-/*
- * Replace our component names in a list by transport names.
- *
- * with_gdr  Whether `gaudi` means gaudi_gdr, too.
- *
- * Returns a string to be freed, or NULL when the list names none of them (or
- * there is no memory).
- */
-char *gaudi_rewrite_transports(const char *list, bool with_gdr);
+/* Our names in a list replaced by transport names: a string to be freed, or NULL
+ * when the list has none of them (or there is no memory). */
+char *gaudi_rewrite_transports(const char *list);
 
 /* Whether a folder has a module of UCX, as libuct_ib.so.0 is `ib`. Behind the
  * name there may be a packager's addition, as in libuct_ib-1a2b3c4d.so.0. */
 bool gaudi_has_module(const char *folder, const char *name);
-
-/*
- * Whether UCX will find its own module for Gaudi memory, libuct_gaudi.so.0: in
- * the folder of modules beside its libucs, in UCX_MODULE_DIR, or in a folder of
- * UCX_PLUGIN_PATH.
- *
- * libucs  The file, as UCX goes by it.
- */
-bool gaudi_has_gdr_module(const char *libucs);
 
 #ifdef __cplusplus
 }

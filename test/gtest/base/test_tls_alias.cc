@@ -10,9 +10,9 @@ namespace gaudi::base {
 
 namespace {
 
-std::string rewrite_tls(const char *tls, bool with_gdr = false)
+std::string rewrite_tls(const char *tls)
 {
-    char *rewritten = gaudi_rewrite_transports(tls, with_gdr);
+    char *rewritten = gaudi_rewrite_transports(tls);
     std::string result((rewritten != nullptr) ? rewritten : "unchanged");
     std::free(rewritten);
     return result;
@@ -31,16 +31,6 @@ TEST(tls_alias, our_names_become_transport_names)
     EXPECT_EQ("gaudi_cpy,gaudi_ipc", rewrite_tls("gaudi_copy,gaudi_ipc"));
     EXPECT_EQ("gaudi_cpy,gaudi_ipc,gaudi_cpy,gaudi_ipc,",
               rewrite_tls("gaudi,gaudi,"));
-}
-
-TEST(tls_alias, the_family_has_ucx_own_transport_where_that_is_installed)
-{
-    EXPECT_EQ("sm,gaudi_cpy,gaudi_ipc,gaudi_gdr,tcp",
-              rewrite_tls("sm,gaudi,tcp", true));
-    EXPECT_EQ("\\gaudi_cpy,\\gaudi_ipc,\\gaudi_gdr",
-              rewrite_tls("\\gaudi", true));
-    EXPECT_EQ("^gaudi_cpy,gaudi_ipc,gaudi_gdr", rewrite_tls("^gaudi", true));
-    EXPECT_EQ("gaudi_cpy,gaudi_ipc", rewrite_tls("gaudi_copy,gaudi_ipc", true));
 }
 
 TEST(tls_alias, everything_else_stays_as_it_is)

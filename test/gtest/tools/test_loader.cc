@@ -201,6 +201,9 @@ TEST_F(loader, names_the_version_and_the_remedy_when_no_module_fits)
                      files.path("lib/ucx-gaudi") + ": 1.9, 1.13, 1.22;",
                      std::string("source of UCX ") + release});
     }
+    make_ucx(files, "old", "1.12.1");
+    expect_line(in_ucx("old", {own, "init"}),
+                {"UCX 1.12.1 ", "is too old", "(use UCX 1.13 or newer)"});
 }
 
 TEST_F(loader, asks_the_libucp_beside_libucs_in_a_program_without_one)

@@ -178,26 +178,13 @@ TEST_F(preload, reaches_a_ucx_beside_another_allocator)
     }
 }
 
-/* A process without UCX cannot know what `gaudi` means to its children. */
 TEST_F(preload, leaves_the_transport_list_of_programs_without_ucx_alone)
 {
     GAUDI_NEEDS(cards_without_framework);
-    const std::string list = "gaudi,sm";
-    const arguments shell  = {"sh", "-c", quoted(late_ucx) + " local; true"};
-    EXPECT_EQ(list + "\n",
-              emulated({"printenv", "UCX_TLS"}, {{"UCX_TLS", list}}).output);
-    expect_card(emulated(shell, {{"UCX_TLS", list}}), {"gaudi_cpy/gaudi0"});
-
-    /* Where UCX has a module of that name, the child asks for it, too. */
-    scratch_directory files;
-    (void)files.file("libuct_gaudi.so.0", "no library");
-    const environment with_module = {{"UCX_TLS", list},
-                                     {"UCX_MODULE_DIR", files.path(".")}};
-    EXPECT_THAT(emulated(shell, with_module).output,
-                HasSubstr("transport 'gaudi_gdr' is not available"));
-    EXPECT_EQ(
-        "gaudi_cpy,gaudi_ipc,gaudi_gdr,sm\n",
-        launched({"printenv", "UCX_TLS"}, {"--slot"}, with_module).output);
+    const environment list = {{"UCX_TLS", "gaudi,sm"}};
+    EXPECT_EQ("gaudi,sm\n", emulated({"printenv", "UCX_TLS"}, list).output);
+    expect_card(emulated({"sh", "-c", quoted(late_ucx) + " local; true"}, list),
+                {"gaudi_cpy/gaudi0"});
 }
 
 TEST_F(preload, of_two_installations_registers_one)
