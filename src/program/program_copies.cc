@@ -9,9 +9,8 @@
 
 #include "util/locks.h"
 
-#include "util/locks.h"
 #include <algorithm>
-
+#include <cstdio>
 #include <cstring>
 
 namespace gaudi {
@@ -130,24 +129,41 @@ bool is_mapped(const void *address, size_t length)
 } // namespace
 
 /* What goes between processes is logged, as gaudi_ipc does. */
-copy_sides::copy_sides(void *to_address, const void *from_address,
-                       size_t length)
-    : to(program_ipc::instance().find(to_address, length)),
-      from(program_ipc::instance().find(from_address, length)),
-      to_host(find_host(to, to_address, length)),
-      from_host(find_host(from, from_address, length)),
-      dst(side_of(to, to_address)), src(side_of(from, from_address))
+copy_sides::copy_sides(void *to_address, const void *from_address, size_t bytes)
+    : to(program_ipc::instance().find(to_address, bytes)),
+      from(program_ipc::instance().find(from_address, bytes)),
+      to_host(find_host(to, to_address, bytes)),
+      from_host(find_host(from, from_address, bytes)),
+      dst(side_of(to, to_address)), src(side_of(from, from_address)),
+      length(bytes), begun(std::chrono::steady_clock::now())
 {
     dst.registration = to_host.get();
     src.registration = from_host.get();
-    const auto kind  = [](const base::side &of) {
+    if (!is_within()) {
+        ucs_info("gaudi: %s begins", text().c_str());
+    }
+}
+
+std::string copy_sides::text() const
+{
+    const auto kind = [](const base::side &of) {
         return of.is_device ? "gaudi" : "host";
     };
+    char line[128];
+    std::snprintf(line, sizeof(line), "a copy of %zu bytes, %s to %s, by %s %u",
+                  length, kind(src), kind(dst),
+                  (to != nullptr) ? "push to process" : "pull from process",
+                  ((to != nullptr) ? to : from)->key->pid());
+    return line;
+}
+
+void copy_sides::log_end(ucs_status_t status) const
+{
+    const std::chrono::duration<double, std::micro> time =
+        std::chrono::steady_clock::now() - begun;
     if (!is_within()) {
-        ucs_info("gaudi: %zu bytes, %s to %s, by %s %u", length, kind(src),
-                 kind(dst),
-                 (to != nullptr) ? "push to process" : "pull from process",
-                 ((to != nullptr) ? to : from)->key->pid());
+        ucs_info("gaudi: %s ended after %.0f us: %s", text().c_str(),
+                 time.count(), ucs_status_string(status));
     }
 }
 
@@ -199,7 +215,7 @@ ucs_status_t copy_memory(void *dst, const void *src, size_t length) noexcept
     }
     return base::guarded_entry([&] {
         copy_sides sides(dst, src, length);
-        return program_memory::call_with_engine(
+        const ucs_status_t ended = program_memory::call_with_engine(
             sides.is_within(), [&](base::transfer_engine &engine) {
                 ucs_status_t status = sides.connect(engine);
                 if (status == UCS_OK) {
@@ -212,6 +228,8 @@ ucs_status_t copy_memory(void *dst, const void *src, size_t length) noexcept
                 }
                 return status;
             });
+        sides.log_end(ended);
+        return ended;
     });
 }
 

@@ -11,7 +11,9 @@
 #include "uct/gaudi/base/transfer/remote_memory.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 
+#include <chrono>
 #include <cstddef>
+#include <string>
 
 namespace gaudi {
 
@@ -24,7 +26,7 @@ namespace gaudi {
 /** The sides of a copy, of which one may be memory of another process: that
  *  stays open meanwhile. */
 struct copy_sides {
-    copy_sides(void *to_address, const void *from_address, size_t length);
+    copy_sides(void *to_address, const void *from_address, size_t bytes);
 
     /** Both are memory of this process. */
     [[nodiscard]] bool is_within() const
@@ -36,12 +38,20 @@ struct copy_sides {
      */
     [[nodiscard]] ucs_status_t connect(base::transfer_engine &engine);
 
+    /** Log how a copy between processes has ended, and when. */
+    void log_end(ucs_status_t status) const;
+
     opened_ptr to;
     opened_ptr from;
     base::held_registration to_host; /* registered by the program, or nullptr */
     base::held_registration from_host;
     base::side dst;
     base::side src;
+    size_t length;
+    std::chrono::steady_clock::time_point begun;
+
+private:
+    [[nodiscard]] std::string text() const;
 };
 
 /** Whether a card makes a copy, and reaches all of its memory: host memory that

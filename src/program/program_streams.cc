@@ -146,6 +146,9 @@ bool stream_work::begin(stream_step &step)
 void stream_work::retire_first()
 {
     const stream_step &first = steps_.front();
+    if (first.sides) {
+        first.sides->log_end(first.result);
+    }
     if (failure_ == UCS_OK) {
         failure_ = first.result;
     }
