@@ -193,7 +193,7 @@ int show_check(const installation &files, const request &emulation,
         (std::fputs(to_archive(result, version).c_str(), file) >= 0);
     if ((std::fclose(file) == 0) && written) {
         text += "\nreport    " + to_printable(name) +
-                ": read it, and attach it to a report of a bug\n";
+                ": attach it to a report of a bug\n";
     } else {
         code = complain_of(name);
     }

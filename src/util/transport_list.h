@@ -28,8 +28,8 @@ struct gaudi_allowed_transports {
 
 struct gaudi_allowed_transports gaudi_read_transports(const char *list);
 
-/* Our names in a list replaced by transport names: a string to be freed, or NULL
- * when the list has none of them (or there is no memory). */
+/* Our names in a list replaced by transport names: a string to be freed, or
+ * NULL when the list has none of them (or there is no memory). */
 char *gaudi_rewrite_transports(const char *list);
 
 /* Whether a folder has a module of UCX, as libuct_ib.so.0 is `ib`. Behind the

@@ -243,8 +243,7 @@ TEST_P(example_ipc_matrix, logs_each_step)
          {std::pair{4u, "gaudi: exported 300007 bytes"},
           std::pair{4u, "gaudi: opened 300007 bytes"},
           std::pair{2u, "a copy of 300007 bytes, gaudi to gaudi, by push"},
-          std::pair{4u, " begins"},
-          std::pair{4u, " us: Success"},
+          std::pair{4u, " begins"}, std::pair{4u, " us: Success"},
           std::pair{4u, "gaudi: withdrew 300007 bytes"}}) {
         EXPECT_TRUE(has_lines(count, step, result));
     }
