@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 namespace gaudi::emu {
 
@@ -17,7 +18,8 @@ enum class file_of : unsigned {
     inherited, /**< the compute node of the process that forked this one */
 };
 
-struct device_file {
+/* Aligned for clang, which loads it by a function of libatomic otherwise. */
+struct alignas(uint64_t) device_file {
     file_of kind  = file_of::nothing;
     unsigned card = 0; /**< index */
 
