@@ -4,7 +4,7 @@
  * cards, tried step by step, from harmless to heavier.
  *
  * Each step is a child of its own with a time limit, so that one that crashes
- * or hangs costs its own answer alone. docs/first-light.md lists what each of
+ * or hangs costs its own answer alone. docs/hardware.md lists what each of
  * them is about.
  */
 #pragma once

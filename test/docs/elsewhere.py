@@ -40,14 +40,13 @@ ELSEWHERE = [
      "counts.have_what_cards_and_the_cpu_moved"),
     # Namespaces, which not every system lets a test have, and container
     # runtimes, which have the same.
-    (r"(docker|podman) run\b|unshare --mount",
+    (r"docker run\b",
      "with/ipc_processes.of_containers_with_a_common_network/"
      "proto_y"),
     (r"mkdir -m 700 |UCX_GAUDI_IPC_DIR=",
      "with/ipc_pods.reach_each_other_by_a_folder/proto_y"),
-    (r"unshare --pid",
+    (r"sudo unshare\b",
      "with/ipc_processes.of_containers_with_a_common_network/proto_y"),
-    (r"git clone\b", "docs.quickstart"),
     (r"\./scripts/quickstart\b", "docs.quickstart"),
 ]
 
