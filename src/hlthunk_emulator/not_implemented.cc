@@ -28,7 +28,6 @@ namespace {
 NOT_IMPLEMENTED(hlthunk_alloc_coll_conn)
 NOT_IMPLEMENTED(hlthunk_alloc_conn)
 NOT_IMPLEMENTED(hlthunk_allocate_timestamp_elements)
-NOT_IMPLEMENTED(hlthunk_cs_flush_pci_hbw_writes)
 NOT_IMPLEMENTED(hlthunk_debug)
 NOT_IMPLEMENTED(hlthunk_debugfs_close)
 NOT_IMPLEMENTED(hlthunk_debugfs_open)

@@ -54,6 +54,15 @@ TEST_F(shim_device, a_card_that_does_not_describe_itself_is_closed)
     EXPECT_EQ(device::open(hl(), bus_id(1), second), 0);
 }
 
+TEST_F(shim_device, a_program_may_flush_posted_writes)
+{
+    const auto flush = reinterpret_cast<int (*)(int)>(
+        hl().find("hlthunk_cs_flush_pci_hbw_writes"));
+    ASSERT_NE(flush, nullptr);
+    EXPECT_EQ(flush(dev->fd()), 0);
+    EXPECT_EQ(flush(-1), -EBADF);
+}
+
 /* --- submissions ---------------------------------------------------------- */
 
 TEST_F(shim_device, a_full_card_is_again_after_a_refusal_too)
