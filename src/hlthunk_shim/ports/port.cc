@@ -163,15 +163,14 @@ std::string port::create(queue_pair &made, queue_pair_address &address_p)
         const std::lock_guard<util::brief_lock> guard(cq_lock_);
         queue_pairs_.push_back(&made);
     }
-    const int ret = initialise(made, address_p);
-    if (ret != 0) {
+    const std::string why = initialise(made, address_p);
+    if (!why.empty()) {
         destroy(made);
-        return explain("making a queue pair", ret);
     }
-    return "";
+    return why;
 }
 
-int port::initialise(queue_pair &made, queue_pair_address &address_p)
+std::string port::initialise(queue_pair &made, queue_pair_address &address_p)
 {
     ibv_qp_attr init{};
     init.qp_state        = IBV_QPS_INIT;
@@ -184,24 +183,30 @@ int port::initialise(queue_pair &made, queue_pair_address &address_p)
                                                    IBV_QP_STATE | IBV_QP_PKEY_INDEX |
                                                        IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
                                                    &own);
-    hbldv_query_qp_attr known{};
-    if (ret == 0) {
-        ret = with_.lib.hbldv_query_qp(made.handle, &known);
+    if (ret != 0) {
+        return explain("hbldv_modify_qp to INIT", ret);
     }
-    if (ret == 0) {
-        ret = make_fifo(made.own_fifo);
-        made.fifo =
-            (made.own_fifo.handle != nullptr) ? &made.own_fifo : &common_fifo_;
-        ret = (made.fifo == &common_fifo_) ? 0 : ret;
+    hbldv_query_qp_attr known{};
+    ret = with_.lib.hbldv_query_qp(made.handle, &known);
+    if (ret != 0) {
+        return explain("hbldv_query_qp", ret);
+    }
+    ret = make_fifo(made.own_fifo);
+    if (made.own_fifo.handle == nullptr) {
+        made.fifo = &common_fifo_;
+    } else if (ret == 0) {
+        made.fifo = &made.own_fifo;
+    } else {
+        return explain("hbldv_create_usr_fifo", ret);
     }
     if (getrandom(&made.key, sizeof(made.key), 0) != sizeof(made.key)) {
-        ret = EAGAIN;
+        return explain("getrandom", EAGAIN);
     }
     made.number      = known.qp_num;
     address_p.number = made.number;
     address_p.key    = made.key;
     std::memcpy(address_p.gid.data(), gid_.raw, address_p.gid.size());
-    return ret;
+    return "";
 }
 
 int port::make_fifo(doorbell_fifo &made) const

@@ -145,7 +145,7 @@ private:
                      ibv_port_attr &known_p);
     std::string set_up();
     int make_fifo(doorbell_fifo &made) const;
-    int initialise(queue_pair &made, queue_pair_address &address_p);
+    std::string initialise(queue_pair &made, queue_pair_address &address_p);
     void note_completion(const cq_entry &found);
     void drain();
 

@@ -427,6 +427,20 @@ TEST_F(port_connections, are_one_at_a_time_of_a_card)
     EXPECT_EQ(one->open(0, one->ports), "") << "free again";
 }
 
+TEST_F(port_connections, name_the_call_that_failed)
+{
+    to_other.reset();
+    one->ports.reset();
+    verbs_library broken(hl());
+    ASSERT_EQ(port_device::open(hl(), broken, *one->card, 0, one->ports), "");
+    broken.hbldv_query_qp = [](ibv_qp *, hbldv_query_qp_attr *) { return EIO; };
+    std::unique_ptr<connection> none;
+    EXPECT_THAT(
+        connection::open(*one->ports, other->card->module_id(), {}, none),
+        HasSubstr("hbldv_query_qp: Input/output error"));
+    one->ports.reset();
+}
+
 /* --- between processes -----------------------------------------------------*/
 
 namespace {
