@@ -3,10 +3,10 @@
  * What a card reads and writes in memory for its ports: work queue entries,
  * doorbells, completion queue entries and consumer indices, of each generation.
  *
- * A row for each field says where it is; encoders and decoders go by these
- * rows. They are those of HabanaAI/perftest, hbl_lib.c (sq_wqe_g2, rq_wqe_g2,
- * sq_wqe_g3, rq_wqe_g3, user_db_pkt, CQE_*, update_ci_g2, update_ci_g3). Of the
- * send entry's two halves the sync object is the remote card's, and so is the
+ * A row for each field that we use says where it is; all others stay 0. They
+ * are those of HabanaAI/perftest, hbl_lib.c (sq_wqe_g2, rq_wqe_g2, sq_wqe_g3,
+ * rq_wqe_g3, user_db_pkt, CQE_*, update_ci_g2, update_ci_g3). Of the send
+ * entry's two halves the sync object is the remote card's, and so is the
  * completion beside it; the receive entry's are local: a write that is to be
  * heard of by its sender alone asks for a completion in the receive entry.
  */
@@ -30,7 +30,6 @@ struct bit_field {
 
 /** The same field on both. */
 struct field {
-    const char *name;
     bit_field gaudi2;
     bit_field gaudi3;
 
@@ -41,102 +40,41 @@ struct field {
 };
 
 namespace send_wqe {
-inline constexpr field opcode         = {"opcode", {0, 0, 5}, {0, 0, 5}};
-inline constexpr field trace_data     = {"trace_data", {0, 5, 1}, {}};
-inline constexpr field trace          = {"trace", {0, 6, 1}, {}};
-inline constexpr field reserved       = {"reserved", {0, 7, 1}, {}};
-inline constexpr field index          = {"index", {0, 8, 8}, {}};
-inline constexpr field local_class    = {"local_class", {}, {0, 5, 2}};
-inline constexpr field sob_control    = {"sob_control", {}, {0, 7, 1}};
-inline constexpr field local_mcid     = {"local_mcid", {}, {0, 8, 7}};
-inline constexpr field local_allocate = {"local_allocate", {}, {0, 15, 1}};
-inline constexpr field reduction      = {"reduction", {0, 16, 13}, {0, 16, 12}};
-inline constexpr field rc             = {"rc", {}, {0, 28, 1}};
-inline constexpr field solicited      = {"solicited", {0, 29, 1}, {0, 29, 1}};
-inline constexpr field in_line        = {"in_line", {0, 30, 1}, {0, 30, 1}};
-inline constexpr field ack_request    = {"ack_request", {0, 31, 1}, {0, 31, 1}};
-inline constexpr field size           = {"size", {1, 0, 32}, {1, 0, 32}};
-inline constexpr field local_low      = {"local_low", {2, 0, 32}, {2, 0, 32}};
-inline constexpr field local_high     = {"local_high", {3, 0, 32}, {3, 0, 32}};
-inline constexpr field remote_low     = {"remote_low", {4, 0, 32}, {4, 0, 32}};
-inline constexpr field remote_high    = {"remote_high", {5, 0, 32}, {5, 0, 32}};
-inline constexpr field tag            = {"tag", {6, 0, 32}, {6, 0, 32}};
-inline constexpr field remote_sob     = {"remote_sob", {7, 0, 27}, {7, 0, 13}};
-inline constexpr field remote_sub_sm  = {"remote_sub_sm", {}, {7, 13, 1}};
-inline constexpr field remote_sm      = {"remote_sm", {}, {7, 14, 3}};
-inline constexpr field remote_mcid    = {"remote_mcid", {}, {7, 17, 7}};
-inline constexpr field remote_allocate = {"remote_allocate", {}, {7, 24, 1}};
-inline constexpr field remote_class    = {"remote_class", {}, {7, 25, 2}};
-inline constexpr field sob_data        = {"sob_data", {7, 27, 2}, {}};
-inline constexpr field long_sob        = {"long_sob", {}, {7, 27, 1}};
-inline constexpr field sob_command = {"sob_command", {7, 29, 1}, {7, 28, 2}};
-inline constexpr field completion  = {"completion", {7, 30, 2}, {7, 30, 2}};
-
-inline constexpr std::array all = {
-    opcode,       trace_data,    trace,      reserved,       index,
-    local_class,  sob_control,   local_mcid, local_allocate, reduction,
-    rc,           solicited,     in_line,    ack_request,    size,
-    local_low,    local_high,    remote_low, remote_high,    tag,
-    remote_sob,   remote_sub_sm, remote_sm,  remote_mcid,    remote_allocate,
-    remote_class, sob_data,      long_sob,   sob_command,    completion};
+inline constexpr field opcode      = {{0, 0, 5}, {0, 0, 5}};
+inline constexpr field index       = {{0, 8, 8}, {}};
+inline constexpr field size        = {{1, 0, 32}, {1, 0, 32}};
+inline constexpr field local_low   = {{2, 0, 32}, {2, 0, 32}};
+inline constexpr field local_high  = {{3, 0, 32}, {3, 0, 32}};
+inline constexpr field remote_low  = {{4, 0, 32}, {4, 0, 32}};
+inline constexpr field remote_high = {{5, 0, 32}, {5, 0, 32}};
 } // namespace send_wqe
 
 namespace receive_wqe {
-inline constexpr field opcode        = {"opcode", {0, 0, 5}, {0, 0, 5}};
-inline constexpr field reserved      = {"reserved", {0, 5, 3}, {0, 5, 3}};
-inline constexpr field index         = {"index", {0, 8, 8}, {0, 8, 8}};
-inline constexpr field reserved_high = {
-    "reserved_high", {0, 16, 15}, {0, 16, 16}};
-inline constexpr field sob_command  = {"sob_command", {0, 31, 1}, {1, 28, 2}};
-inline constexpr field local_sob    = {"local_sob", {1, 0, 27}, {1, 0, 13}};
-inline constexpr field sob_data     = {"sob_data", {1, 27, 3}, {}};
-inline constexpr field local_sub_sm = {"local_sub_sm", {}, {1, 13, 1}};
-inline constexpr field local_sm     = {"local_sm", {}, {1, 14, 3}};
-inline constexpr field reserved_sob = {"reserved_sob", {}, {1, 17, 8}};
-inline constexpr field sob_fifo     = {"sob_fifo", {}, {1, 25, 2}};
-inline constexpr field long_sob     = {"long_sob", {}, {1, 27, 1}};
-inline constexpr field completion   = {"completion", {1, 30, 2}, {1, 30, 2}};
-inline constexpr field size         = {"size", {2, 0, 32}, {2, 0, 32}};
-inline constexpr field tag          = {"tag", {3, 0, 32}, {3, 0, 32}};
-
-inline constexpr std::array all = {
-    opcode,    reserved, index,        reserved_high, sob_command,
-    local_sob, sob_data, local_sub_sm, local_sm,      reserved_sob,
-    sob_fifo,  long_sob, completion,   size,          tag};
+inline constexpr field opcode     = {{0, 0, 5}, {0, 0, 5}};
+inline constexpr field index      = {{0, 8, 8}, {0, 8, 8}};
+inline constexpr field completion = {{1, 30, 2}, {1, 30, 2}};
+inline constexpr field size       = {{2, 0, 32}, {2, 0, 32}};
 } // namespace receive_wqe
 
 /* The index is 22 bits wide in struct hltests_nic_user_db of hl-thunk's own
  * tests. What names the port is IB's number there, from 1 on, in perftest, and
  * the card's, from 0 on, in these tests: a FIFO is one port's anyway. */
 namespace doorbell {
-inline constexpr field index    = {"index", {0, 0, 22}, {0, 0, 22}};
-inline constexpr field reserved = {"reserved", {0, 22, 10}, {0, 22, 10}};
-inline constexpr field qp       = {"qp", {1, 0, 24}, {1, 0, 24}};
-inline constexpr field port     = {"port", {1, 24, 8}, {1, 24, 8}};
-
-inline constexpr std::array all = {index, reserved, qp, port};
+inline constexpr field index = {{0, 0, 22}, {0, 0, 22}};
+inline constexpr field qp    = {{1, 0, 24}, {1, 0, 24}};
+inline constexpr field port  = {{1, 24, 8}, {1, 24, 8}};
 } // namespace doorbell
 
 namespace cqe {
-inline constexpr field qp           = {"qp", {0, 0, 24}, {0, 0, 24}};
-inline constexpr field is_requester = {"is_requester", {0, 24, 1}, {0, 24, 1}};
-inline constexpr field reserved     = {"reserved", {0, 25, 6}, {0, 25, 6}};
-inline constexpr field is_valid     = {"is_valid", {0, 31, 1}, {0, 31, 1}};
-inline constexpr field index        = {"index", {1, 0, 32}, {1, 0, 32}};
-inline constexpr field tag          = {"tag", {2, 0, 32}, {2, 0, 32}};
-inline constexpr field size         = {"size", {3, 0, 32}, {3, 0, 32}};
-
-inline constexpr std::array all = {qp,    is_requester, reserved, is_valid,
-                                   index, tag,          size};
+inline constexpr field qp       = {{0, 0, 24}, {0, 0, 24}};
+inline constexpr field is_valid = {{0, 31, 1}, {0, 31, 1}};
+inline constexpr field index    = {{1, 0, 32}, {1, 0, 32}};
 } // namespace cqe
 
 /** Stored where the card looks for how far a CQ was read. */
 namespace cq_update {
-inline constexpr field cq       = {"cq", {0, 0, 32}, {}};
-inline constexpr field consumed = {"consumed", {1, 0, 32}, {0, 0, 32}};
-inline constexpr field reserved = {"reserved", {}, {1, 0, 32}};
-
-inline constexpr std::array all = {cq, consumed, reserved};
+inline constexpr field cq       = {{0, 0, 32}, {}};
+inline constexpr field consumed = {{1, 0, 32}, {0, 0, 32}};
 } // namespace cq_update
 
 /** What is in a field beside numbers and addresses. */
