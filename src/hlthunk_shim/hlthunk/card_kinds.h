@@ -27,8 +27,6 @@ struct card_kind {
     std::array<hlthunk_device_name, 4> names = {
         HLTHUNK_DEVICE_INVALID, HLTHUNK_DEVICE_INVALID, HLTHUNK_DEVICE_INVALID,
         HLTHUNK_DEVICE_INVALID};
-    /** Device memory has virtual addresses, so that it can be mapped. */
-    bool has_mmu = true;
     /** Where the device addresses of its memory end, whatever there is of it;
      *  0: with the memory. */
     uint64_t memory_end = 0;
@@ -65,7 +63,7 @@ inline bool is_supported(const card_kind &kind)
 /** Whether they can in processes that have SynapseAI, and nowhere else. */
 inline bool is_for_frameworks(const card_kind &kind)
 {
-    return kind.has_mmu && (kind.memory_end != 0) && !is_supported(kind);
+    return (kind.memory_end != 0) && !is_supported(kind);
 }
 
 /** The queues of a direction that a card has: the engine that copies within it

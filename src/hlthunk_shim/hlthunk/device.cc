@@ -130,7 +130,7 @@ int device::find_out()
     }
     module_id_                  = info.module_id;
     capabilities_               = find_capabilities(*kind_, info);
-    capabilities_.exports_parts = !kind_->has_mmu || exports_parts(*this);
+    capabilities_.exports_parts = exports_parts(*this);
     return 0;
 }
 
@@ -249,8 +249,6 @@ std::optional<uint64_t> device::allocated_bytes() const
 int device::export_dmabuf(uint64_t address, uint64_t offset, uint64_t size,
                           int &fd_p) const
 {
-    int fd;
-
     if (is_lost()) {
         return -ENODEV;
     }
@@ -258,20 +256,12 @@ int device::export_dmabuf(uint64_t address, uint64_t offset, uint64_t size,
     if ((size == 0) || ((address | offset | size) % dmabuf_page() != 0)) {
         return -EINVAL;
     }
-    if (!kind_->has_mmu) {
-        if (lib_.hlthunk_device_memory_export_dmabuf_fd == nullptr) {
-            return -EOPNOTSUPP;
-        }
-        fd = lib_.hlthunk_device_memory_export_dmabuf_fd(fd_, address + offset,
-                                                         size, export_flags);
-    } else {
-        if ((lib_.hlthunk_device_mapped_memory_export_dmabuf_fd == nullptr) ||
-            ((offset != 0) && !capabilities_.exports_parts)) {
-            return -EOPNOTSUPP;
-        }
-        fd = lib_.hlthunk_device_mapped_memory_export_dmabuf_fd(
-            fd_, address, size, offset, export_flags);
+    if ((lib_.hlthunk_device_mapped_memory_export_dmabuf_fd == nullptr) ||
+        ((offset != 0) && !capabilities_.exports_parts)) {
+        return -EOPNOTSUPP;
     }
+    const int fd = lib_.hlthunk_device_mapped_memory_export_dmabuf_fd(
+        fd_, address, size, offset, export_flags);
     if (fd < 0) {
         return lib_.judge(*this, fd);
     }

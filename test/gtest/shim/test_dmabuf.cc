@@ -192,13 +192,7 @@ public:
             info->device_id = device_id;
             return 0;
         };
-        lib_.hlthunk_device_memory_export_dmabuf_fd = nullptr;
         if (exports) {
-            lib_.hlthunk_device_memory_export_dmabuf_fd =
-                [](int, uint64_t address, uint64_t bytes, uint32_t flags) {
-                    note("physical %#lx %lu %s\n", address, bytes, show(flags));
-                    return 77;
-                };
             lib_.hlthunk_device_mapped_memory_export_dmabuf_fd =
                 [](int, uint64_t address, uint64_t bytes, uint64_t offset,
                    uint32_t flags) {
@@ -240,7 +234,6 @@ private:
 
 TEST(shim_dmabuf_calls, are_those_of_the_card_and_the_kernel)
 {
-    constexpr uint64_t physical = 0x20000000;
     constexpr uint64_t mapped   = 0x1001000000000000;
     constexpr char asked_new[]  = "new op 99 fd 5 length 8192\n";
     constexpr char asked_both[] = "new op 99 fd 5 length 8192\n"
@@ -256,10 +249,10 @@ TEST(shim_dmabuf_calls, are_those_of_the_card_and_the_kernel)
         int imported;
         const char *for_import;
     } rows[] = {
-        /* Gaudi exports physical addresses. A driver without import is
-         * recognized by what it says to a descriptor of nothing. */
-        {0x1000, import_by::none, true, physical, 4096, 77,
-         "physical 0x20001000 8192 rw,cloexec\n", -EOPNOTSUPP,
+        /* A driver without import is recognized by what it says to a
+         * descriptor of nothing. */
+        {0x1020, import_by::none, true, mapped, 0, 78,
+         "mapped 0x1001000000000000 8192 at 0 rw,cloexec\n", -EOPNOTSUPP,
          "new op 99 fd 5 length 8192\n"
          "new op 99 fd 4294967295 length 8192\n"},
         {0x1020, import_by::new_number, true, mapped, 4096, 78,
@@ -271,8 +264,6 @@ TEST(shim_dmabuf_calls, are_those_of_the_card_and_the_kernel)
          "mapped 0x1001000000000000 8192 at 0 rw,cloexec\n", 0, asked_both},
         /* A library can have neither. */
         {0x1020, import_by::unknown, false, mapped, 0, -EOPNOTSUPP, "",
-         -EOPNOTSUPP, ""},
-        {0x1000, import_by::unknown, false, physical, 0, -EOPNOTSUPP, "",
          -EOPNOTSUPP, ""},
     };
     for (const auto &row : rows) {
