@@ -163,7 +163,7 @@ std::string port::create(queue_pair &made, queue_pair_address &address_p)
         const std::lock_guard<util::brief_lock> guard(cq_lock_);
         queue_pairs_.push_back(&made);
     }
-    const std::string why = initialise(made, address_p);
+    std::string why = initialise(made, address_p);
     if (!why.empty()) {
         destroy(made);
     }

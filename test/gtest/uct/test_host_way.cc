@@ -70,7 +70,8 @@ void put_much(const endpoint &target, std::vector<char> &from, uint64_t remote,
     }
 }
 
-unsigned count_ended(const many &all)
+template <size_t N>
+unsigned count_ended(const std::array<counted_completion, N> &all)
 {
     return static_cast<unsigned>(std::ranges::count_if(
         all, [](const auto &each) { return each.calls > 0; }));
@@ -183,6 +184,54 @@ TEST_IN_CHILD(ports_way, stages_read_only_memory, from_host_over_ports())
         EXPECT_TRUE(p.peer.has(true, size, 1));
     }
     EXPECT_EQ(0, munmap(host, size));
+}
+
+/* Bytes for the host that ports write come into chunks of the card here. */
+TEST_IN_CHILD(ports_way, gets_of_a_stopped_peer_leave_chunks_to_others,
+              from_host_over_ports())
+{
+    GAUDI_NEEDS(ports_to_host);
+    constexpr size_t size = 4096;
+    pair p;
+    ipc_peer good;
+    const unpacked_key key(good.device.key);
+    uct_ep_h ep = p.tl->make_ep(good.address);
+    std::vector<char> host(size);
+    std::array<counted_completion, 64> gets;
+    const auto get = [&](uct_ep_h of, uint64_t remote, uct_rkey_t rkey,
+                         counted_completion &done) {
+        return uct_ep_get_bcopy(of, unpack_by_memcpy(), host.data(), size,
+                                remote, rkey, &done);
+    };
+    const auto get_all = [&](uct_ep_h of, uint64_t remote, uct_rkey_t rkey) {
+        counted_completion done;
+        ucs_status_t status;
+        EXPECT_TRUE(p.tl->progress_until([&] {
+            status = get(of, remote, rkey, done);
+            return status != UCS_ERR_NO_RESOURCE;
+        }));
+        return (status == UCS_OK) ||
+               p.tl->progress_until([&] { return done.calls > 0; });
+    };
+    good.fill(1);
+    EXPECT_TRUE(get_all(p.ep, p.remote(), p.key.rkey()));
+    EXPECT_TRUE(get_all(ep, good.device.address, key.rkey()));
+    p.peer.process().stop();
+    unsigned under_way = 0;
+    while ((under_way < gets.size()) &&
+           (get(p.ep, p.remote(), p.key.rkey(), gets[under_way]) ==
+            UCS_INPROGRESS)) {
+        ++under_way;
+    }
+    EXPECT_LT(0u, under_way);
+    EXPECT_GT(gets.size(), under_way) << "there are fewer chunks";
+    EXPECT_TRUE(get_all(ep, good.device.address, key.rkey()));
+    EXPECT_TRUE(has_pattern(host.data(), size, 1));
+    EXPECT_EQ(0u, gets.front().calls);
+    p.peer.process().kill(SIGCONT);
+    p.flush();
+    EXPECT_EQ(under_way, count_ended(gets));
+    uct_ep_destroy(ep);
 }
 
 /* Which has closed gaudi_ipc, and is silent when it has opened it again: the
@@ -586,6 +635,136 @@ TEST_IN_CHILD(host_way, ends_while_a_peer_is_stuck, over_host())
     }
     stuck.reset();
     (void)take_logs();
+}
+
+/* It waits for chunks: asked for anew in each progress, it is told at once. */
+TEST_IN_CHILD(host_way, a_short_put_that_waits_does_not_hold_up_progress,
+              over_host())
+{
+    short_with_a_stopped_peer p;
+    std::vector<char> much(ipc_peer_bytes);
+    counted_completion before;
+    p.target().start_put(much.data(), much.size(), p.remote(), &before);
+    p.tl->progress_much();
+    pending_request waits([&] { return p.put(); });
+    EXPECT_EQ(UCS_OK, uct_ep_pending_add(p.ep, &waits, 0));
+    for (unsigned i = 0; i < 5000; ++i) { /* 250 s, were each to wait 50 ms */
+        p.tl->progress();
+    }
+    EXPECT_FALSE(waits.done);
+    p.peer.process().kill(SIGCONT);
+    EXPECT_TRUE(eventually([&] {
+        p.tl->progress();
+        return waits.done;
+    }));
+    p.flush();
+    EXPECT_TRUE(ended_once(before));
+}
+
+/* Each answer comes later than a call waits at first. */
+TEST_IN_CHILD(host_way, a_short_get_of_a_slow_peer_ends, over_host("polls"))
+{
+    pair p;
+    p.peer.fill(1);
+    char got[64];
+    const auto get = [&] {
+        return uct_ep_get_short(p.ep, got, sizeof(got), p.remote(),
+                                p.key.rkey());
+    };
+    ASSERT_EQ(UCS_OK, get());
+    std::fill_n(got, sizeof(got), 0);
+    p.peer.break_card("job=delay:80ms");
+    EXPECT_TRUE(eventually([&] {
+        p.tl->progress();
+        return get() == UCS_OK;
+    }));
+    EXPECT_TRUE(has_pattern(got, sizeof(got), 1));
+    p.peer.break_card("");
+    p.flush();
+}
+
+/* Of device memory that a card here copies to chunks of the peer's: others use
+ * the same card meanwhile, and a thread may sleep. */
+TEST_IN_CHILD(host_way, a_put_to_a_stopped_peer_is_in_nobody_elses_way,
+              over_host())
+{
+    pair p;
+    ipc_peer stuck;
+    const unpacked_key key(stuck.device.key);
+    const endpoint bad{p.tl->make_ep(stuck.address), key.rkey()};
+    const device_buffer memory(p.copy_md, ipc_peer_bytes);
+    const auto put = [&](const endpoint &to, uint64_t remote) {
+        counted_completion done;
+        to.start_put(memory.address, ipc_peer_bytes, remote, &done);
+        return p.tl->progress_until([&] { return done.calls > 0; });
+    };
+    EXPECT_TRUE(put(p.target(), p.remote()));
+    EXPECT_TRUE(put(bad, stuck.device.address));
+    stuck.process().stop();
+    counted_completion late;
+    bad.start_put(memory.address, ipc_peer_bytes, stuck.device.address, &late);
+    p.tl->progress_much();
+    EXPECT_TRUE(put(p.target(), p.remote()));
+    EXPECT_EQ(0u, late.calls);
+    EXPECT_TRUE(eventually([&] {
+        p.tl->progress();
+        return p.tl->arm(UCT_EVENT_SEND_COMP) == UCS_OK;
+    }));
+    stuck.process().kill(SIGCONT);
+    EXPECT_TRUE(p.tl->progress_until([&] { return late.calls > 0; }));
+    EXPECT_TRUE(ended_once(late));
+    uct_ep_destroy(bad.ep);
+}
+
+/* What a card has read goes on to its peer: one that is stopped, and whose
+ * ports are full, holds up no other. */
+TEST_IN_CHILD(host_way, bytes_for_one_peer_do_not_wait_behind_those_of_another,
+              over_ports("rests", {}, "ports,host"))
+{
+    pair p;
+    ipc_peer stuck;
+    const unpacked_key device(stuck.device.key);
+    const unpacked_key host(stuck.host.key);
+    const unpacked_key good_host(p.peer.host.key);
+    uct_ep_h ep = p.tl->make_ep(stuck.address);
+    const endpoint to_device{ep, device.rkey()};
+    const endpoint to_host{ep, host.rkey()};
+    const endpoint good   = p.to(good_host);
+    constexpr size_t size = 64 << 10;
+    const device_buffer memory(p.copy_md, ipc_peer_bytes);
+    const device_buffer other(p.copy_md, size);
+    const auto put = [&](const endpoint &to, void *from, size_t length,
+                         uint64_t remote) {
+        counted_completion done;
+        to.start_put(from, length, remote, &done);
+        return p.tl->progress_until([&] { return done.calls > 0; }) &&
+               (done.status == UCS_OK);
+    };
+    EXPECT_TRUE(eventually([&] {
+        const uint64_t before = written_by_ports();
+        return put(to_device, memory.address, ipc_peer_bytes,
+                   stuck.device.address) &&
+               (written_by_ports() > before);
+    }));
+    EXPECT_TRUE(put(good, other.address, size, p.peer.host.address));
+    EXPECT_TRUE(put(to_host, other.address, size, stuck.host.address));
+    stuck.process().stop();
+    std::array<counted_completion, 17> gets;
+    for (counted_completion &each : gets) {
+        to_device.start_get(memory.address, ipc_peer_bytes,
+                            stuck.device.address, &each);
+    }
+    p.tl->progress_much();
+    counted_completion late;
+    to_host.start_put(other.address, size, stuck.host.address, &late);
+    p.tl->progress_much();
+    EXPECT_TRUE(put(good, other.address, size, p.peer.host.address));
+    EXPECT_EQ(0u, late.calls);
+    stuck.process().kill(SIGCONT);
+    EXPECT_TRUE(p.tl->progress_until(
+        [&] { return (late.calls > 0) && (gets.back().calls > 0); }));
+    p.flush();
+    uct_ep_destroy(ep);
 }
 
 } // namespace gaudi::test

@@ -264,6 +264,34 @@ TEST_IN_CHILD(port_faults, a_connection_that_fails_at_the_peer_is_closed_too,
     EXPECT_TRUE(eventually([&] { return s.goes_over_host(); }));
 }
 
+/* A failure of others' has it forgotten. */
+TEST_IN_CHILD(port_faults, one_that_has_failed_at_the_peer_is_not_used_again,
+              over("ports,host"))
+{
+    failing_ports s;
+    ipc_peer other;
+    const unpacked_key key(other.device.key);
+    const endpoint to{s.tl->make_ep(other.address), key.rkey()};
+    const auto put = [&] {
+        counted_completion done;
+        return s.end(
+            to.put_zcopy(s.memory.address, size, other.device.address, &done),
+            done);
+    };
+    EXPECT_TRUE(eventually([&] {
+        const uint64_t before = written_by_ports();
+        return (put() == UCS_OK) && (written_by_ports() > before);
+    }));
+    s.fail_there();
+    s.wish("wqe#1=abort@0");
+    EXPECT_EQ(UCS_ERR_IO_ERROR, put());
+    s.wish("");
+    EXPECT_EQ(UCS_OK, put());
+    EXPECT_TRUE(eventually([&] { return s.goes_over_host(); }));
+    uct_ep_destroy(to.ep);
+    (void)take_logs();
+}
+
 /* The ports have so many queue pairs, and each connection takes some. */
 TEST_IN_CHILD(port_faults, connections_that_cannot_be_had_come_later,
               over("ports"))

@@ -128,7 +128,7 @@ bool has_a_resource(endpoint &self)
     if (self.super.status() != UCS_OK) {
         return !self.super.is_failure_untold();
     }
-    return self.out->has_room() || transfers_of(self).has_resources() ||
+    return self.out->has_room() || transfers_of(self).may_start() ||
            ((self.flush_deadline != 0) &&
             (ucs_get_time() >= self.flush_deadline));
 }

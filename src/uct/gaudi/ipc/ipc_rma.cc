@@ -70,7 +70,10 @@ static ucs_status_t find_side(uct_ep_h ep, uct_rkey_t rkey, side &remote)
         return UCS_ERR_INVALID_PARAM;
     }
     if ((key == nullptr) || key->is_own()) {
-        return (key == nullptr) ? UCS_OK : key->state();
+        /* A short one would wait, perhaps for a peer that is stopped. */
+        return !transfers_of(self).is_past_fence() ? UCS_ERR_NO_RESOURCE
+               : (key == nullptr)                  ? UCS_OK
+                                                   : key->state();
     }
     remote = side(*key, remote.address, self.out.get());
     return UCS_OK;

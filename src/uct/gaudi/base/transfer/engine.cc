@@ -23,12 +23,23 @@ namespace {
 constexpr size_t staged_bytes = 2048;
 /* Limit of settings, so that a typing error is noticed. */
 constexpr size_t max_staging_bytes = size_t{1} << 30;
-/* How long a short operation waits for another process, seconds. */
-constexpr double short_wait_s = 0.05;
+/* How long a short operation waits for another process, seconds; and how often
+ * that is doubled. */
+constexpr double short_wait_s    = 0.05;
+constexpr unsigned most_doubling = 6;
 /* Polls that find nothing before a caller sleeps. */
 constexpr unsigned idle_polls = 256;
 /* Completions collected at a time. */
 constexpr unsigned poll_batch = 64;
+
+/* Where an operation waits for its turn: with others that need chunks of the
+ * same process, so that it is in nobody else's way. */
+work_queue &line_of(const operation &op)
+{
+    return ((op.how == way::relay) && (op.queue->home != op.through))
+               ? *op.relay
+               : *op.queue;
+}
 
 } // namespace
 
@@ -100,7 +111,7 @@ ucs_status_t transfer_engine::take_planned(const side &dst, const side &src,
                                            size_t length, host_side host,
                                            operation *&op_p)
 {
-    operation *op = is_past_fence() ? operations_.take() : nullptr;
+    operation *op = take();
     if (op == nullptr) {
         return UCS_ERR_NO_RESOURCE;
     }
@@ -120,14 +131,14 @@ void transfer_engine::begin(operation &op)
         operations_.end_if_done(op);
         return;
     }
-    ucs_list_link_t &waiting = op.queue->waiting;
+    work_queue &line = line_of(op);
     const bool is_first =
-        (op.what == operation_kind::call) || ucs_list_is_empty(&waiting);
+        (op.what == operation_kind::call) || ucs_list_is_empty(&line.waiting);
     if (is_first) { /* somebody waits for a call */
-        ucs_list_add_head(&waiting, &op.in_queue);
-        submit_waiting(*op.queue);
+        ucs_list_add_head(&line.waiting, &op.in_queue);
+        submit_waiting(line);
     } else {
-        ucs_list_add_tail(&waiting, &op.in_queue);
+        ucs_list_add_tail(&line.waiting, &op.in_queue);
     }
 }
 
@@ -146,7 +157,7 @@ bool transfer_engine::copy_at_once(lane &by, bool to_card, uint64_t va,
     if ((queue.dma->outstanding() > 0) || (length > by.chunk_bytes())) {
         return false;
     }
-    const chunk_ptr chunk = by.take_chunk(0);
+    const chunk_ptr chunk = by.take_chunk(0, nullptr);
     if (chunk == nullptr) {
         return false;
     }
@@ -242,7 +253,10 @@ ucs_status_t transfer_engine::copy_piece(flush_domain &domain, const side &dst,
     if (!goes_alone && (domain.late > 0)) {
         return UCS_ERR_NO_RESOURCE;
     }
-    const ucs_time_t end = ucs_get_time() + ucs_time_from_sec(short_wait_s);
+    const unsigned doubled = std::min(domain.slow, most_doubling);
+    const double wait_s =
+        domain.has_waited ? 0 : short_wait_s * (1U << doubled);
+    const ucs_time_t end = ucs_get_time() + ucs_time_from_sec(wait_s);
     unsigned idle        = 0;
     /* false: it has lasted long enough. */
     const auto poll = [&] {
@@ -259,6 +273,7 @@ ucs_status_t transfer_engine::copy_piece(flush_domain &domain, const side &dst,
             dst, src, length,
             here.is_plain() ? host_side::chunk : host_side::stage, op);
     } while ((status == UCS_ERR_NO_RESOURCE) && poll());
+    domain.has_waited = (status == UCS_ERR_NO_RESOURCE);
     if (status != UCS_OK) {
         return status;
     }
@@ -276,6 +291,7 @@ ucs_status_t transfer_engine::copy_piece(flush_domain &domain, const side &dst,
     begin(*op);
     while (!op->has_ended && poll()) {}
     if (op->has_ended) {
+        domain.slow = 0;
         return operations_.take_ended(*op);
     }
     operations::leave(*op, !goes_alone);
@@ -313,7 +329,7 @@ ucs_status_t transfer_engine::start(flush_domain &domain, const side &dst,
             return status;
         }
     } else {
-        op = is_past_fence() ? operations_.take() : nullptr;
+        op = take();
         if (op == nullptr) {
             return UCS_ERR_NO_RESOURCE;
         }
@@ -396,11 +412,10 @@ ucs_status_t transfer_engine::start_unpacked(flush_domain &domain,
     if (is_memcpy && memory_map::is_device(arg)) {
         return start(domain, arg, src, length, completion);
     }
-    const bool from_host = !src.is_device;
-    if ((from_host || (length == 0)) && !is_past_fence()) {
-        return UCS_ERR_NO_RESOURCE;
-    }
-    if (from_host || (length == 0)) {
+    if (!src.is_device || (length == 0)) {
+        if (!is_past_fence()) {
+            return UCS_ERR_NO_RESOURCE;
+        }
         unpack(arg, src.pointer(), length);
         counts_.add(mover::cpu, length);
         return UCS_OK;
@@ -497,7 +512,6 @@ ucs_status_t transfer_engine::arm()
     }
     /* Cleared before the cards are asked: what ends later signals again. */
     (void)event_->clear();
-    while (collect_all() > 0) {}
     (void)advance();
     if (operations_.any_ended()) {
         return UCS_ERR_BUSY;
@@ -527,7 +541,8 @@ bool transfer_engine::prepare(job &next, operation &op)
                                ? std::move(op.chunk)
                                : through.take_chunk((op.what == operation_kind::call)
                                                         ? 0
-                                                        : planner::reserved_chunks);
+                                                        : planner::reserved_chunks,
+                                          op.ports());
     if (next.chunk == nullptr) {
         return false;
     }
@@ -550,7 +565,8 @@ bool transfer_engine::prepare(job &next, operation &op)
 bool transfer_engine::submit_next(operation &op)
 {
     work_queue &queue = *op.queue;
-    job_ptr next      = queue.home->take_job();
+    lane &of          = (op.how == way::relay) ? *op.through : *queue.home;
+    job_ptr next      = of.take_job();
     if ((next == nullptr) || !prepare(*next, op)) {
         return false;
     }
@@ -591,19 +607,22 @@ void transfer_engine::submit_waiting(work_queue &queue)
 /* Submit jobs that have to go on, as far as there is room. */
 void transfer_engine::submit_onward()
 {
-    while (!ucs_queue_is_empty(&onward_)) {
-        job &next = *ucs_queue_head_elem_non_empty(&onward_, job, in_onward);
-        work_queue &queue  = *next.then;
-        const uint64_t src = next.chunk->home->va_for(*queue.home, *next.chunk);
-        const int ret      = queue.home->submit(queue, next, next.target, src);
+    job *next;
+    ucs_queue_iter_t at;
+    ucs_queue_for_each_safe(next, at, &onward_, in_onward)
+    {
+        work_queue &queue = *next->then;
+        const uint64_t src =
+            next->chunk->home->va_for(*queue.home, *next->chunk);
+        const int ret = queue.home->submit(queue, *next, next->target, src);
         if (ret == -EAGAIN) {
-            return;
+            continue; /* those for other lanes need not wait */
         }
-        (void)ucs_queue_pull_non_empty(&onward_);
-        next.queue  = &queue;
-        next.target = 0;
+        ucs_queue_del_iter(&onward_, at);
+        next->queue  = &queue;
+        next->target = 0;
         if (ret != 0) {
-            finish(next, queue.report_refusal(next.length, ret));
+            finish(*next, queue.report_refusal(next->length, ret));
         }
     }
 }
@@ -690,19 +709,37 @@ bool transfer_engine::has_chunks() const
  * signalled although something waits: try again. */
 bool transfer_engine::arm_lanes()
 {
-    bool armed = true;
+    bool any_under_way = false;
     for (const auto &each : lanes_) {
         if (!each->arm(*event_)) {
             return false;
         }
-        armed = armed && (!each->any_waiting() || each->arm_for_room(*event_));
+        any_under_way = any_under_way || (each->outstanding() > 0);
     }
-    if (armed && !ucs_queue_is_empty(&onward_)) {
-        const job &next =
-            *ucs_queue_head_elem_non_empty(&onward_, job, in_onward);
-        armed = next.then->home->arm_for_room(*event_);
+    const auto may_sleep = [&](const operation &op) {
+        const bool lacks_chunk =
+            (op.how != way::direct) && (op.chunk == nullptr) &&
+            !op.through->has_chunks(planner::reserved_chunks);
+        return lacks_chunk ? any_under_way
+                           : op.queue->home->arm_for_room(*event_);
+    };
+    for (const auto &each : lanes_) {
+        for (size_t i = 0; i < lane::queue_count; ++i) {
+            ucs_list_link_t &waiting = each->queue_in_turn(i).waiting;
+            if (!ucs_list_is_empty(&waiting) &&
+                !may_sleep(*ucs_list_head(&waiting, operation, in_queue))) {
+                return false;
+            }
+        }
     }
-    return armed;
+    const job *next;
+    ucs_queue_for_each(next, &onward_, in_onward)
+    {
+        if (!next->then->home->arm_for_room(*event_)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Wait for the jobs that are under way. @return false when some do not end. */

@@ -71,7 +71,8 @@ public:
      *   failure is the endpoint's, as of @ref start_packed;
      * - others return UCS_ERR_NO_RESOURCE. What was asked for goes on without
      *   the caller's host memory, and fails nobody; until it has ended the
-     *   endpoint's next ones return the same at once.
+     *   endpoint's next ones return the same at once. The call behind it waits
+     *   twice as long, and so on: a peer that is slow is not asked for ever.
      */
     [[nodiscard]] ucs_status_t copy_short(flush_domain &domain, const side &dst,
                                           const side &src, size_t length);
@@ -223,9 +224,11 @@ public:
         return (domain.late == 0) && !planner_.waits_for_ports() &&
                has_resources();
     }
-    [[nodiscard]] bool has_resources()
+    [[nodiscard]] bool has_resources() { return may_start() && has_chunks(); }
+    /** Whether one might, if it needs no staging memory, or finds some. */
+    [[nodiscard]] bool may_start()
     {
-        return operations_.has_free() && is_past_fence() && has_chunks();
+        return is_past_fence() && operations_.has_free();
     }
 
     /** Have UCX show what is copied with an interface, whose engine this is.
@@ -257,6 +260,11 @@ public:
 private:
     explicit transfer_engine(const transfer_options &options);
 
+    /* A record, where no fence is in the way. */
+    [[nodiscard]] operation *take()
+    {
+        return is_past_fence() ? operations_.take() : nullptr;
+    }
     [[nodiscard]] ucs_status_t take_planned(const side &dst, const side &src,
                                             size_t length, host_side host,
                                             operation *&op_p);
@@ -284,12 +292,12 @@ private:
     [[nodiscard]] bool drain();
 
     const transfer_options options_;
-    std::unique_ptr<wakeup_event> event_; /* made when it is asked for */
     copy_counts counts_;
     planner planner_; /* goes last: cards and registrations are its */
     lane_set lanes_;
     operations operations_;
     ucs_queue_head_t onward_; /* jobs for another lane, oldest first */
+    std::unique_ptr<wakeup_event> event_; /* made when it is asked for */
 };
 
 } // namespace gaudi::base

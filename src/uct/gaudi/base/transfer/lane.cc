@@ -46,7 +46,7 @@ void lane::make_chunks(char *data, uint64_t va, size_t count)
     for (size_t i = count; i > 0; --i) {
         const size_t at     = (i - 1) * chunk_bytes_;
         staging_chunk &made = chunks_[i - 1];
-        made                = {this, data + at, va + at, nullptr};
+        made                = {this, data + at, va + at, nullptr, nullptr};
         give_back()(&made);
     }
 }
@@ -241,7 +241,7 @@ int owner_lane::create(remote_peer &there, const transfer_options &options,
     }
     std::unique_ptr<owner_lane> created(new owner_lane(nullptr, options));
     created->make_chunks(queue->memory().data(), 0, chunks);
-    created->make_jobs(owner_queue::max_copies);
+    created->make_jobs(owner_queue::max_copies + chunks);
     queue->before_giving_up([by = created.get()] {
         for (port_lane *each : by->ports) {
             each->close();
@@ -282,6 +282,7 @@ port_lane::port_lane(card &owner, std::unique_ptr<shim::connection> over,
                      const transfer_options &options)
     : lane(&owner, options), over_(std::move(over)), peer_(peer)
 {
+    make_jobs(shim::connection_options().depth);
     if (peer_ != nullptr) {
         ++peer_->users;
         peer_->ports.push_back(this);
@@ -292,7 +293,6 @@ port_lane::port_lane(card &owner, std::unique_ptr<shim::connection> over,
             asks.number = number;
         }
     }
-    make_jobs(shim::connection_options().depth);
 }
 
 port_lane::~port_lane()

@@ -35,7 +35,8 @@ struct operation;
 struct staging_chunk {
     lane *home;
     char *data;
-    uint64_t va; /* as the queues of the lane have it */
+    uint64_t va;   /* as the queues of the lane have it */
+    lane *lent_to; /* ports that use it, or nullptr */
     staging_chunk *next_free;
 };
 
@@ -154,14 +155,21 @@ public:
             [](work_queue &each) { return !ucs_list_is_empty(&each.waiting); });
     }
 
-    /** Take a chunk, leaving some for others. @return nullptr when none is
-     *  left. */
-    [[nodiscard]] chunk_ptr take_chunk(size_t leave)
+    /** Take a chunk, leaving some for others.
+     *  @param ports  That use it, or nullptr. They get half of the chunks: the
+     *                peer that they lead to may be stopped.
+     *  @return nullptr when none is left. */
+    [[nodiscard]] chunk_ptr take_chunk(size_t leave, lane *ports)
     {
-        if (free_chunks_ <= leave) {
+        if ((free_chunks_ <= leave) ||
+            ((ports != nullptr) && (2 * ports->lent_ >= chunks_.size()))) {
             return nullptr;
         }
         --free_chunks_;
+        free_chunk_->lent_to = ports;
+        if (ports != nullptr) {
+            ++ports->lent_;
+        }
         return chunk_ptr(std::exchange(free_chunk_, free_chunk_->next_free));
     }
     [[nodiscard]] bool has_chunks(size_t more_than) const
@@ -223,6 +231,7 @@ private:
     std::vector<job> jobs_;                  /* they give chunks back */
     std::vector<shim::registration> shared_; /* of the staging memory, by place
                                                 of the card */
+    size_t lent_    = 0; /* chunks of others' that these ports use */
     bool has_ended_ = false;
     size_t turn_    = 0;
     std::array<work_queue, queue_count> queues_;
@@ -394,7 +403,10 @@ private:
 
 void give_back::operator()(staging_chunk *used) const
 {
-    lane &home      = *used->home;
+    lane &home = *used->home;
+    if (used->lent_to != nullptr) {
+        --used->lent_to->lent_;
+    }
     used->next_free = std::exchange(home.free_chunk_, used);
     ++home.free_chunks_;
 }

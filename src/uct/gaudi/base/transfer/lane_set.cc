@@ -66,16 +66,17 @@ void lane_set::forget_over()
     }
     std::erase_if(ways_,
                   [](const port_way &way) { return way.peer->has_ended(); });
-    for (port_way &way : ways_) {
-        if ((way.by != nullptr) && way.by->has_ended()) {
-            way.by = nullptr;
-        }
-    }
     forget_unused();
 }
 
 void lane_set::forget_unused()
 {
+    for (port_way &way : ways_) {
+        if ((way.by != nullptr) && way.by->has_ended()) {
+            way.by = nullptr;
+            (void)give_up(way, *way.from, *way.peer, -ENETDOWN);
+        }
+    }
     for (unsigned round = 0; round < 2; ++round) {
         std::erase_if(all_, [](const auto &each) {
             return each->has_ended() && (each->users == 0);
@@ -226,9 +227,9 @@ int lane_set::get_ports(port_way &way, card &from, card_place to,
         ucs_diag("%s: its ports to %s have failed: host memory is used "
                  "instead, for %g s at least",
                  from.name().c_str(), peer.name(), retry_s);
-        std::exchange(way.by, nullptr)->end();
+        way.by->end();
         forget_unused();
-        return give_up(way, from, peer, -ENETDOWN);
+        return way.error;
     }
     if (way.asked_for == nullptr) {
         if (ucs_get_time() < way.retries) {

@@ -85,7 +85,6 @@ public:
     /** The ports before the lanes of the processes that they lead to. */
     ~lane_set()
     {
-        ways_.clear();
         while (!all_.empty()) {
             all_.pop_back();
         }

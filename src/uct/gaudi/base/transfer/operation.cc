@@ -105,7 +105,8 @@ void operations::end(operation &op)
     }
     op.has_ended = true;
     ucs_list_add_tail(&ended_, &op.in_queue);
-    if ((op.status == UCS_OK) && (op.total > 0)) {
+    if ((op.status == UCS_OK) && (op.total > 0) &&
+        (op.what != operation_kind::left)) {
         counts_.add(op.moved_by, op.total);
     }
     if (ucs_unlikely((op.status != UCS_OK) && (op.domain != nullptr) &&
@@ -158,7 +159,10 @@ void operations::open(flush_domain &domain)
     domain.failure          = UCS_OK;
     domain.unheard          = UCS_OK;
     domain.unheard_sequence = 0;
+    domain.unheard_by       = nullptr;
     domain.late             = 0;
+    domain.slow             = 0;
+    domain.has_waited       = false;
 }
 
 flush_domain *operations::take_failed()

@@ -30,7 +30,9 @@ struct flush_domain {
     ucs_status_t unheard;
     uint64_t unheard_sequence;
     const uct_completion_t *unheard_by;
-    unsigned late; /* short operations that outlived their call */
+    unsigned late;   /* short operations that outlived their call */
+    unsigned slow;   /* of those one after the other that are asked for anew */
+    bool has_waited; /* a short operation, for resources */
 };
 
 /** Lets go of what an operation relies on. */
@@ -105,6 +107,12 @@ struct operation {
         how   = that;
         dst   = to;
         src   = from;
+    }
+
+    /** The ports that it uses, or nullptr. */
+    [[nodiscard]] lane *ports() const
+    {
+        return (moved_by == mover::ports) ? by.get() : nullptr;
     }
 
     /** So many bytes are under way, or there. */
@@ -197,6 +205,7 @@ public:
         op.what    = again ? operation_kind::left : op.what;
         op.is_late = true;
         ++op.domain->late;
+        op.domain->slow += again ? 1 : 0;
     }
 
     /** Call the completions of what has ended. @return How many. */

@@ -40,7 +40,11 @@ ucs_status_t plan_relay(lane &reader, uint64_t dst, lane &writer, uint64_t src,
 {
     lane &through    = (reader.owner() != nullptr) ? writer : reader;
     const card *user = ((&through == &writer) ? reader : writer).owner();
-    const int ret    = through.share_staging(*user);
+    int ret          = -ENOMEM;
+    (void)guarded([&] {
+        ret = through.share_staging(*user);
+        return UCS_OK;
+    });
     if (ret != 0) {
         ucs_error("%s: cannot map the staging memory of %s: %s (raise ulimit "
                   "-l, see dmesg)",
@@ -176,7 +180,7 @@ ucs_status_t planner::plan_host(bool to_card, const side &host, host_side how,
     uint64_t reached = host.address;
     way that         = to_card ? way::upload : way::download;
     if (how == host_side::chunk) {
-        op.chunk = through.take_chunk(reserved_chunks);
+        op.chunk = through.take_chunk(reserved_chunks, op.ports());
         if (op.chunk == nullptr) {
             return UCS_ERR_NO_RESOURCE;
         }

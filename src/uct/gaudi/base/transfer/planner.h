@@ -125,8 +125,6 @@ private:
 
     [[nodiscard]] bool find_home();
     [[nodiscard]] bool has_registrations();
-    [[nodiscard]] static ucs_status_t hold(const side &there, size_t length,
-                                           held_remote &held);
     [[nodiscard]] ucs_status_t look_up_device(const side &device, size_t length,
                                               device_location &where,
                                               lane *&by);
