@@ -683,6 +683,25 @@ TEST_IN_CHILD(host_way, a_short_get_of_a_slow_peer_ends, over_host("polls"))
     p.flush();
 }
 
+/* It is longer than all chunks together, and each comes back later than a call
+ * waits at first. */
+TEST_IN_CHILD(host_way, a_long_short_put_to_a_slow_peer_ends,
+              over_host("polls"))
+{
+    pair p;
+    std::vector<char> much(ipc_peer_bytes);
+    fill_pattern(much.data(), much.size(), 1);
+    p.peer.break_card("job=delay:80ms");
+    EXPECT_TRUE(eventually([&] {
+        p.tl->progress();
+        return uct_ep_put_short(p.ep, much.data(), much.size(), p.remote(),
+                                p.key.rkey()) == UCS_OK;
+    }));
+    p.peer.break_card("");
+    p.flush();
+    EXPECT_TRUE(p.peer.has(true, much.size(), 1));
+}
+
 /* Of device memory that a card here copies to chunks of the peer's: others use
  * the same card meanwhile, and a thread may sleep. */
 TEST_IN_CHILD(host_way, a_put_to_a_stopped_peer_is_in_nobody_elses_way,

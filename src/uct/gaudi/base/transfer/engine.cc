@@ -243,9 +243,10 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
 }
 
 /* Of a copy from or to memory of another process. From host memory, or to it,
- * at most a chunk. */
+ * at most a chunk. One whose later pieces find no chunk begins anew. */
 ucs_status_t transfer_engine::copy_piece(flush_domain &domain, const side &dst,
-                                         const side &src, size_t length)
+                                         const side &src, size_t length,
+                                         bool is_first)
 {
     const bool is_put     = (dst.remote != nullptr);
     const side &here      = is_put ? src : dst;
@@ -255,16 +256,16 @@ ucs_status_t transfer_engine::copy_piece(flush_domain &domain, const side &dst,
     }
     const unsigned doubled = std::min(domain.slow, most_doubling);
     const double wait_s =
-        domain.has_waited ? 0 : short_wait_s * (1U << doubled);
+        (is_first && domain.has_waited) ? 0 : short_wait_s * (1U << doubled);
     const ucs_time_t end = ucs_get_time() + ucs_time_from_sec(wait_s);
     unsigned idle        = 0;
     /* false: it has lasted long enough. */
-    const auto poll = [&] {
+    const auto poll = [&](bool is_slow) {
         idle = advance() ? 0 : idle + 1;
         if (idle > idle_polls) {
             util::nap();
         }
-        return (domain.late == 0) && (ucs_get_time() < end);
+        return !is_slow && (ucs_get_time() < end);
     };
     operation *op;
     ucs_status_t status;
@@ -272,9 +273,11 @@ ucs_status_t transfer_engine::copy_piece(flush_domain &domain, const side &dst,
         status = take_planned(
             dst, src, length,
             here.is_plain() ? host_side::chunk : host_side::stage, op);
-    } while ((status == UCS_ERR_NO_RESOURCE) && poll());
+    } while ((status == UCS_ERR_NO_RESOURCE) &&
+             poll(is_first && (domain.late > 0)));
     domain.has_waited = (status == UCS_ERR_NO_RESOURCE);
     if (status != UCS_OK) {
+        domain.slow += is_first ? 0 : 1;
         return status;
     }
     auto what = operation_kind::copy;
@@ -289,9 +292,8 @@ ucs_status_t transfer_engine::copy_piece(flush_domain &domain, const side &dst,
     }
     operations_.start(*op, &domain, what, nullptr);
     begin(*op);
-    while (!op->has_ended && poll()) {}
+    while (!op->has_ended && poll(domain.late > 0)) {}
     if (op->has_ended) {
-        domain.slow = 0;
         return operations_.take_ended(*op);
     }
     operations::leave(*op, !goes_alone);
@@ -312,8 +314,10 @@ ucs_status_t transfer_engine::copy_short(flush_domain &domain, const side &dst,
     for (size_t done = 0; (status == UCS_OK) && (done < length); done += most) {
         to.address   = dst.address + done;
         from.address = src.address + done;
-        status = copy_piece(domain, to, from, std::min(most, length - done));
+        status = copy_piece(domain, to, from, std::min(most, length - done),
+                            done == 0);
     }
+    domain.slow = (status == UCS_OK) ? 0 : domain.slow;
     return status;
 }
 

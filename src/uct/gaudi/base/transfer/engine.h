@@ -71,8 +71,11 @@ public:
      *   failure is the endpoint's, as of @ref start_packed;
      * - others return UCS_ERR_NO_RESOURCE. What was asked for goes on without
      *   the caller's host memory, and fails nobody; until it has ended the
-     *   endpoint's next ones return the same at once. The call behind it waits
-     *   twice as long, and so on: a peer that is slow is not asked for ever.
+     *   endpoint's next ones return the same at once;
+     * - so does one that is longer than the chunks that it finds.
+     *
+     * The call behind that waits twice as long, and so on: a peer that is slow
+     * is not asked for ever.
      */
     [[nodiscard]] ucs_status_t copy_short(flush_domain &domain, const side &dst,
                                           const side &src, size_t length);
@@ -275,7 +278,8 @@ private:
                                     void *host, size_t length,
                                     ucs_status_t &status_p);
     [[nodiscard]] ucs_status_t copy_piece(flush_domain &domain, const side &dst,
-                                          const side &src, size_t length);
+                                          const side &src, size_t length,
+                                          bool is_first);
     void begin(operation &op);
 
     /* Moving the bytes of what was begun. */

@@ -105,6 +105,9 @@ void operations::end(operation &op)
     }
     op.has_ended = true;
     ucs_list_add_tail(&ended_, &op.in_queue);
+    if (op.what != operation_kind::unpack) {
+        op.chunk.reset(); /* a call that waits for one completes nothing */
+    }
     if ((op.status == UCS_OK) && (op.total > 0) &&
         (op.what != operation_kind::left)) {
         counts_.add(op.moved_by, op.total);
