@@ -146,12 +146,14 @@ copy_sides::copy_sides(void *to_address, const void *from_address, size_t bytes)
 
 std::string copy_sides::text() const
 {
-    const auto kind = [](const base::side &of) {
-        return of.is_device ? "gaudi" : "host";
+    const auto kind = [](const base::side &of, const opened_ptr &opened) {
+        const bool is_host =
+            (opened != nullptr) ? opened->key->is_host() : !of.is_device;
+        return is_host ? "host" : "gaudi";
     };
     char line[128];
     std::snprintf(line, sizeof(line), "a copy of %zu bytes, %s to %s, by %s %u",
-                  length, kind(src), kind(dst),
+                  length, kind(src, from), kind(dst, to),
                   (to != nullptr) ? "push to process" : "pull from process",
                   ((to != nullptr) ? to : from)->key->pid());
     return line;

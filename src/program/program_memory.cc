@@ -212,8 +212,8 @@ ucs_status_t program_memory::take_engine(engine_ptr &engine_p)
                                      1); /* for when it comes back */
         ++opened_.engines;
     }
-    const ucs_status_t status =
-        base::guarded([&] { return make_engine({}, engine_p); });
+    const ucs_status_t status = base::guarded(
+        [&] { return make_engine({.logs_paths = true}, engine_p); });
     if (status != UCS_OK) {
         put_engine(nullptr);
     }

@@ -19,7 +19,8 @@ namespace {
 constexpr size_t most_under_way = 64;
 
 /* The card is to go on by itself: long copies wait for nobody to ask. */
-constexpr base::transfer_options of_streams = {.long_jobs = 64};
+constexpr base::transfer_options of_streams = {.long_jobs  = 64,
+                                               .logs_paths = true};
 
 /* An engine that is asked collects at least so many pieces that have ended. */
 constexpr size_t pieces_per_look = 8;

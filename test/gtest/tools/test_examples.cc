@@ -243,9 +243,17 @@ TEST_P(example_ipc_matrix, logs_each_step)
          {std::pair{4u, "gaudi: exported 300007 bytes"},
           std::pair{4u, "gaudi: opened 300007 bytes"},
           std::pair{2u, "a copy of 300007 bytes, gaudi to gaudi, by push"},
-          std::pair{4u, " begins"}, std::pair{4u, " us: Success"},
+          std::pair{2u, "a copy of 300007 bytes, host to gaudi, by push"},
+          std::pair{2u, "a copy of 300007 bytes, gaudi to host, by pull"},
+          std::pair{2u, "a copy of 300007 bytes, host to host, by pull"},
+          std::pair{4u, " begins"},
+          std::pair{4u, "gaudi: a copy of 300007 bytes goes over "},
+          std::pair{4u, " us: Success"},
           std::pair{4u, "gaudi: withdrew 300007 bytes"}}) {
         EXPECT_TRUE(has_lines(count, step, result));
+    }
+    if (!goes_by_ports()) { /* these are connected meanwhile */
+        EXPECT_TRUE(has_lines(4, " goes over host memory, staged", result));
     }
 }
 

@@ -5,6 +5,8 @@
 
 #include <iterator>
 
+#include <sys/stat.h>
+
 namespace gaudi::test {
 
 namespace {
@@ -172,6 +174,34 @@ TEST_F(perftest, lists_the_memory_type)
     EXPECT_TRUE(has_lines(1, "gaudi - ", emulated(help)));
     EXPECT_TRUE(
         has_lines(has_gaudi_type ? 1 : 0, "gaudi - ", run(help, with())));
+}
+
+/* UCP falls back to tcp where processes have other boxes. Programs that have
+ * no device memory lose nothing by it. */
+TEST_F(perftest, warns_of_staging_by_tcp_where_there_is_device_memory)
+{
+    const scratch_directory folder;
+    perftest_case what{.test    = "tag_lat",
+                       .memory  = "host",
+                       .tls     = "gaudi_ipc,tcp",
+                       .proto   = "y",
+                       .program = folder.file(
+                           "boxes", "#!/bin/sh\nHLTHUNK_EMU_NODE=box-$$ exec "
+                                    "ucx_perftest \"$@\"\n")};
+    ASSERT_EQ(0, chmod(what.program.c_str(), 0700));
+    expect_success(what);
+    what.memory        = "gaudi";
+    const running pair = start_pair(what);
+    for (process *side : {pair.client.get(), pair.server.get()}) {
+        const process_result result = side->wait();
+        EXPECT_EQ(0, result.exit_code) << result.output;
+        EXPECT_TRUE(has_lines(1, "UCX  WARN", result));
+        EXPECT_TRUE(has_lines(1,
+                              "another box of cards; other transports stage "
+                              "its device memory, many times slower (give both "
+                              "the same HLTHUNK_EMU_NODE, or none)",
+                              result));
+    }
 }
 
 TEST_F(perftest, measures_the_transport_itself_in_one_process)

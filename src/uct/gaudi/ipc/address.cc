@@ -2,6 +2,7 @@
 #include "uct/gaudi/ipc/address.h"
 
 #include "uct/gaudi/base/cards/driver.h"
+#include "uct/gaudi/base/ucx/memory_events.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "uct/gaudi/ipc/folder.h"
 #include "uct/gaudi/ipc/socket.h"
@@ -54,11 +55,23 @@ struct own_address {
 struct logged_reasons {
     std::mutex lock; /* leaf */
     std::set<std::string> texts;
+    std::string
+        slow; /* of a peer whose data other transports stage; set once */
 
     bool add(const std::string &why)
     {
         const std::lock_guard<std::mutex> guard(lock);
         return (texts.size() < max_logged_reasons) && texts.insert(why).second;
+    }
+
+    bool add_slow(const std::string &text)
+    {
+        const std::lock_guard<std::mutex> guard(lock);
+        const bool is_first = slow.empty();
+        if (is_first) {
+            slow = text;
+        }
+        return is_first;
     }
 };
 
@@ -87,28 +100,45 @@ std::string why_no_folder(const machine_address &own,
            (both ? " as one user of the host" : "");
 }
 
+void warn_of_slow()
+{
+    ucs_warn("%s", util::of_this_process<logged_reasons>().slow.c_str());
+}
+
 void log_unreachable(const machine_address &machine,
-                     const interface_address &to, const std::string &why)
+                     const interface_address &to, const obstacle &found)
 {
     ucs_debug("gaudi_ipc: process %u is not reachable: %s", to.pid,
-              why.c_str());
-    if (!util::of_this_process<logged_reasons>().add(why)) {
+              found.why.c_str());
+    auto &logged = util::of_this_process<logged_reasons>();
+    if (!logged.add(found.why)) {
         return;
     }
+    const bool is_near      = (machine.system == own_machine().system);
+    const bool others       = base::find_allowed_transports().others;
+    const char *fix         = found.fix;
     const char *consequence = "other transports move what goes there";
-    ucs_log_level_t level   = UCS_LOG_LEVEL_INFO;
-    if (!base::find_allowed_transports().others) {
+    if (!others) {
         consequence = "UCX_TLS has no other way there";
-        level       = UCS_LOG_LEVEL_WARN;
-    } else if ((machine.system == own_machine().system) &&
-               !base::has_new_protocols()) {
+        fix         = (fix != nullptr) ? fix : "add tcp to UCX_TLS";
+    } else if (is_near && base::has_new_protocols()) {
+        consequence = "other transports stage its device memory, many times "
+                      "slower";
+    } else if (is_near) {
         consequence = "a put or get of device memory will end a process, "
                       "unless UCX_PROTO_ENABLE=y";
-        level       = UCS_LOG_LEVEL_WARN;
     }
-    ucs_log(level,
-            "gaudi_ipc: process %u, perhaps others, is out of reach: %s; %s",
-            to.pid, why.c_str(), consequence);
+    const std::string text =
+        "gaudi_ipc: process " + std::to_string(to.pid) +
+        ", perhaps others, is out of reach: " + found.why + "; " + consequence +
+        ((fix != nullptr) ? std::string(" (") + fix + ")" : "");
+    /* Programs without device memory lose nothing by it. */
+    if (others && is_near && logged.add_slow(text) &&
+        base::when_there_is_memory(warn_of_slow)) {
+        return;
+    }
+    ucs_log(others ? UCS_LOG_LEVEL_INFO : UCS_LOG_LEVEL_WARN, "%s",
+            text.c_str());
 }
 
 } // namespace
@@ -138,36 +168,43 @@ place_hashes hashes_of(const machine_address &machine)
                                 1};
 }
 
-std::string why_unreachable(const machine_address &peer)
+obstacle find_obstacle(const machine_address &peer)
 {
     const machine_address own = own_machine();
     if (peer.version != own.version) {
-        return "it speaks version " + std::to_string(peer.version) +
-               ", and this process " + std::to_string(own.version);
+        return {"it speaks version " + std::to_string(peer.version) +
+                    ", and this process " + std::to_string(own.version),
+                "use one version of ucx-gaudi for both"};
     }
     if (peer.system != own.system) {
-        return "it is on another machine";
+        return {"it is on another machine", nullptr};
     }
     const bool same_folder = (own.folder != 0) && (own.folder == peer.folder);
     const bool other_net   = peer.net_namespace != own.net_namespace;
     const bool other_user  = peer.user_namespace != own.user_namespace;
     if (!same_folder && (other_net || other_user)) {
-        return std::string("it is in another ") + (other_net ? "network" : "") +
-               ((other_net && other_user) ? " and " : "") +
-               (other_user ? "user" : "") + " namespace, and " +
-               why_no_folder(own, peer);
+        return {std::string("it is in another ") +
+                    (other_net ? "network" : "") +
+                    ((other_net && other_user) ? " and " : "") +
+                    (other_user ? "user" : "") + " namespace, and " +
+                    why_no_folder(own, peer),
+                "let both share these namespaces, or set UCX_GAUDI_IPC_DIR to "
+                "a folder of both, as one user"};
     }
     if (peer.box != own.box) {
-        return "it is in another box of cards";
+        return {"it is in another box of cards",
+                "give both the same HLTHUNK_EMU_NODE, or none"};
     }
-    return (same_folder || (peer.uid == own.uid)) ? std::string()
-                                                  : different_users(own, peer);
+    if (!same_folder && (peer.uid != own.uid)) {
+        return {different_users(own, peer), "run both as one user"};
+    }
+    return {};
 }
 
 bool is_reachable(const machine_address &machine, const interface_address &to)
 {
-    std::string why = why_unreachable(machine);
-    if (why.empty()) {
+    obstacle found = find_obstacle(machine);
+    if (found.why.empty()) {
         int error                   = 0;
         const util::unique_fd tried = connect_to(to.process, error);
         /* Without a descriptor, or with a full queue of a stopped peer, it may
@@ -180,12 +217,14 @@ bool is_reachable(const machine_address &machine, const interface_address &to)
             ucs_debug("gaudi_ipc: process %u accepts no connection", to.pid);
             return false;
         }
-        why = why_no_own_user();
-        if (why.empty()) {
-            why = std::string("cannot connect to it: ") + std::strerror(error);
+        found = {why_no_own_user(), "run it as another user"};
+        if (found.why.empty()) {
+            found = {std::string("cannot connect to it: ") +
+                         std::strerror(error),
+                     "let both use one UCX_GAUDI_IPC_DIR, or none"};
         }
     }
-    log_unreachable(machine, to, why);
+    log_unreachable(machine, to, found);
     return false;
 }
 

@@ -67,15 +67,19 @@ struct place_hashes {
 };
 place_hashes hashes_of(const machine_address &machine);
 
-/** @return Why this process cannot reach one at this address, for people; empty
- *  when it can, as far as addresses tell. */
-std::string why_unreachable(const machine_address &peer);
+/** Why this process cannot reach another one, for people. */
+struct obstacle {
+    std::string why; /**< empty: nothing, as far as addresses tell */
+    const char *fix; /**< nullptr: nothing can be done */
+};
+obstacle find_obstacle(const machine_address &peer);
 
 /**
  * Whether this process can connect to an interface. Never waits.
  *
- * Each reason is logged once, with the first process that it is about: as a
- * warning where UCP has no other way, or a worse one than a slower one.
+ * Each reason is logged once, with the first process that it is about. It is a
+ * warning where UCP has no other transport; and, once, where this process has
+ * device memory that another transport has to stage.
  */
 [[nodiscard]] bool is_reachable(const machine_address &machine,
                                 const interface_address &to);

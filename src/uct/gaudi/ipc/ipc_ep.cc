@@ -166,7 +166,7 @@ ucs_status_t endpoint::open(const uct_ep_params_t &params)
     memcpy(&to, params.iface_addr, sizeof(to));
     interface &iface = *to_iface(super.iface());
     const base::worker_block block(iface.super);
-    const std::string why = why_unreachable(machine);
+    const std::string why = find_obstacle(machine).why;
     if (!why.empty()) {
         ucs_debug("gaudi_ipc: process %u cannot be reached: %s", to.pid,
                   why.c_str());

@@ -124,9 +124,19 @@ ucs_status_t transfer_engine::take_planned(const side &dst, const side &src,
     return status;
 }
 
+static void log_path(const operation &op)
+{
+    ucs_info("gaudi: a copy of %zu bytes goes over %s, %s", op.total,
+             (op.moved_by == mover::ports) ? "ports" : "host memory",
+             (op.how == way::direct) ? "not staged" : "staged");
+}
+
 /* Have the bytes of an operation moved that was started. */
 void transfer_engine::begin(operation &op)
 {
+    if (ucs_unlikely(options_.logs_paths) && (op.remote != nullptr)) {
+        log_path(op);
+    }
     if (op.left == 0) {
         operations_.end_if_done(op);
         return;

@@ -31,6 +31,8 @@ struct transfer_options {
                                      the registration cache, if there is one,
                                      when device memory of another process is
                                      copied to or from it */
+    bool logs_paths = false; /**< at info level, of each copy between processes
+                              */
 };
 
 /** What users set of the engine of an interface. */

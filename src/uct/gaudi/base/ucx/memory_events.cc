@@ -4,11 +4,23 @@
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/status.h"
 
+#include <atomic>
+
 namespace gaudi::base {
 
 namespace {
 
 collect_allocations collect = nullptr;
+
+std::atomic<bool> has_memory{false}; /* some was announced */
+std::atomic<void (*)()> waiting{nullptr};
+
+void call_waiting()
+{
+    if (const auto call = waiting.exchange(nullptr)) {
+        call();
+    }
+}
 
 template <typename Event = ucm_event_t>
 Event make_event(void *address, size_t length, ucs_memory_type_t type)
@@ -88,6 +100,18 @@ void init_memory_events(collect_allocations collecting)
 void announce_allocation(void *address, size_t length)
 {
     dispatch(UCM_EVENT_MEM_TYPE_ALLOC, make_allocation(address, length));
+    has_memory = true;
+    call_waiting();
+}
+
+bool when_there_is_memory(void (*call)())
+{
+    waiting = call;
+    if (!has_memory) {
+        return false;
+    }
+    call_waiting();
+    return true;
 }
 
 void announce_free(void *address, size_t length)

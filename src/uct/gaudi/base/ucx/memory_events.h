@@ -28,6 +28,10 @@ void init_memory_events(collect_allocations collect);
 /** Device memory has come to be. Called without any lock of ours. */
 void announce_allocation(void *address, size_t length);
 
+/** Have a function called, once, when there is device memory: now, or with the
+ *  first that is announced. @return Whether it was called now. Any thread. */
+bool when_there_is_memory(void (*call)());
+
 /** Device memory is about to go. Called without any lock of ours. */
 void announce_free(void *address, size_t length);
 
