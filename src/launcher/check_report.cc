@@ -122,13 +122,15 @@ int complain_of(const std::string &report)
     return EXIT_FAILURE;
 }
 
+/* Where everybody may write, also in a container whose folders are not. */
 std::string make_name()
 {
     char name[64];
     const time_t now = std::time(nullptr);
-    std::strftime(name, sizeof(name), "ucx-gaudi-check-%Y%m%d-%H%M%S.txt",
+    std::strftime(name, sizeof(name), "/ucx-gaudi-check-%Y%m%d-%H%M%S.txt",
                   std::localtime(&now));
-    return name;
+    const std::string folder = get_variable("TMPDIR");
+    return (folder.empty() ? "/tmp" : folder) + name;
 }
 
 } // namespace

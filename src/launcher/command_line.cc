@@ -135,7 +135,7 @@ for each step:
   left out  what it builds on does not work
 Writes all that explains it to a file to attach to a report of a bug (it has
 paths of files, and variables that begin with UCX_GAUDI_ and the like):
-ucx-gaudi-check-TIME.txt here, or that of --output.
+ucx-gaudi-check-TIME.txt in TMPDIR, or /tmp; or that of --output.
 
 Exit code: 0 when nothing is wrong; 1 otherwise, and when there is no card to
 check; 2 for a wrong command line.

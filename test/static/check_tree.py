@@ -17,7 +17,6 @@ import os
 import re
 import sys
 import tempfile
-import time
 import tomllib
 
 from common import is_source, read, report, run, tree_files
@@ -64,13 +63,9 @@ def check_file(root, name, licensed):
 
 
 def check_left_out(root):
-    """What lies about in a working copy is none of the tree: a report of
-    `ucx-gaudi check`, and what git was not told of."""
-    named = re.search(r'"(ucx-gaudi-check-.*?)"',
-                      read(root, "src/launcher/check_report.cc"))
-    left_out = time.strftime(named[1])
+    """What git was not told of is none of the tree."""
     with tempfile.TemporaryDirectory() as place:
-        for name in ("kept.c", left_out, ".gitignore"):
+        for name in ("kept.c", ".gitignore"):
             with open(os.path.join(place, name), "w", encoding="utf-8") as file:
                 file.write(read(root, ".gitignore"))
         for command in ("true", "git init -q && git add . && touch new.c"):
@@ -79,10 +74,20 @@ def check_left_out(root):
                 yield f"after '{command}' files of the tree are {found}"
 
 
+def check_address(root):
+    """Packages have one address of the maintainers, to which SECURITY.md
+    refers: that of debian/control."""
+    addresses = {re.search(r"<(\S+@\S+)>", read(root, f"debian/{name}"))[1]
+                 for name in ("control", "changelog")}
+    if len(addresses) != 1:
+        yield f"debian: several addresses of maintainers: {addresses}"
+
+
 def main(root):
     names = tree_files(root)
     problems = [] if names else ["no file was found"]
     problems += check_left_out(root)
+    problems += check_address(root)
     licensed = find_licensed(root)
     for name in names:
         problems += check_file(root, name, licensed)

@@ -409,6 +409,16 @@ TEST_F(check, names_what_goes_wrong_over_ports)
                 ContainsRegex("^FAILED: .*over ports: Input/output error"));
 }
 
+TEST_F(check, writes_its_report_where_the_current_folder_takes_no_file)
+{
+    const process_result result =
+        run({"sh", "-c", "cd /proc && exec \"$0\" check --emulate=1", launcher},
+            with({{"TMPDIR", files_.path("")}}));
+    EXPECT_TRUE(exited_with(0, result,
+                            {"report    " + files_.path("/ucx-gaudi-check-")}));
+    EXPECT_THAT(std::distance(fs::directory_iterator(files_.path("")), {}), 1);
+}
+
 TEST_F(check, never_writes_over_a_file)
 {
     (void)files_.file("there.txt", "precious");
