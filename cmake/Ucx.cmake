@@ -281,7 +281,7 @@ foreach(_ucx_release IN LISTS UCX_RELEASES)
   ucx_add_release(${_ucx_release} "${UCX_VERSION_${_ucx_release}}"
     "${_ucx_tree}")
 endforeach()
-# Said last, where it is seen, and by the scripts after the build.
+# Said last, where it is seen.
 function(_ucx_warn_of_unconfigured trees)
   list(JOIN trees "\n  " trees)
   message(WARNING "No config.h is in\n  ${trees}\n"
@@ -291,8 +291,6 @@ function(_ucx_warn_of_unconfigured trees)
     "put what it prints into config.h in the tree.")
 endfunction()
 get_property(_ucx_unconfigured GLOBAL PROPERTY GAUDI_UCX_UNCONFIGURED)
-set(UCX_UNCONFIGURED "${_ucx_unconfigured}" CACHE INTERNAL
-  "Source trees that have no config.h")
 if(_ucx_unconfigured)
   cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}"
     CALL _ucx_warn_of_unconfigured "${_ucx_unconfigured}")

@@ -4,7 +4,7 @@
  * container cannot do everything.
  *
  * A test that needs one of these is skipped where the system itself refuses it.
- * scripts/test-results accepts these skips and those of needs.h, no others.
+ * test/tools/results accepts these skips and those of needs.h, no others.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace gaudi::test {
 
-/** What scripts/test-results knows a skip of these by. */
+/** What test/tools/results knows a skip of these by. */
 inline constexpr char inability[] = "The system refuses this: ";
 
 /**

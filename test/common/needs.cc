@@ -18,7 +18,7 @@ namespace gaudi::test {
 
 namespace {
 
-/* What scripts/test-results knows a skip by. */
+/* What test/tools/results knows a skip by. */
 constexpr char prefix[] = "These cards do not have it: ";
 
 constexpr int skipped = 77; /* exit code of a child */

@@ -26,8 +26,6 @@ ELSEWHERE = [
     # of the tree that is there.
     (r"scripts/package\b|ls build/package|sudo apt-get (install|purge)\b",
      "install.packages_can_be_installed_and_removed"),
-    (r"scripts/install --|~/ucx-gaudi/",
-     "install.the_script_takes_away_what_it_put"),
     # Take long, or measure.
     (r"test/ucx_gtest/run\.py\b", "ucx_gtest.host"),
     (r"test/mutants/run\.py\b", "static.faults_can_be_made"),

@@ -93,7 +93,8 @@ def check_read_only(root):
 def check_cdpath(root):
     """Runs each script up to its cd, from where CDPATH leads elsewhere."""
     checked = 0
-    for path in glob.glob("scripts/*", root_dir=root) + [".ci/run"]:
+    for path in [".ci/run", *glob.glob("scripts/*", root_dir=root),
+                 *glob.glob("test/tools/*", root_dir=root)]:
         start = CHANGES_FOLDER.match(read(root, path))
         if start is None:
             continue
@@ -115,11 +116,11 @@ def check_cdpath(root):
 
 
 def judge(root, results, *options, **setting):
-    """What test-results makes of results of tests."""
+    """What test/tools/results makes of results of tests."""
     with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
         file.write(results)
         file.flush()
-        return run([os.path.join(root, "scripts/test-results"), *options,
+        return run([os.path.join(root, "test/tools/results"), *options,
                     file.name, *(["/nowhere/tests-none.xml"] if options
                                  else [])], env=BARE | setting)
 
