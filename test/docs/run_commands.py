@@ -157,6 +157,7 @@ def run_block(script, folder, build, at_terminal):
                    if not name.startswith(elsewhere.NOT_PASSED_ON)}
     environment.update(
         HLTHUNK_EMU_NODE=f"docs-{os.getpid()}", HOME=str(folder / "home"),
+        TMPDIR=str(folder),
         PATH=f"{folder}/bin:{build}/bin:{environment['PATH']}",
         **elsewhere.SETTINGS)
     ours, theirs = os.openpty()

@@ -5,13 +5,14 @@
 usage: check_installation.py run|build|parts|target ROOT BUILD_DIRECTORY
 
 run    ucx_info finds the transports: preloaded, in a slot, and after the folder
-       was moved
+       was moved; a user without rights gets a report
 build  programs are built by pkg-config and by the examples' Makefile, against a
        folder that was moved, and run
 parts  man pages, completion, licence, version are there and usable
 target all that was built is what the target `installable` builds
 """
 
+import os
 import pathlib
 import re
 import shutil
@@ -31,9 +32,25 @@ def check_links(prefix):
         find_one(prefix, f"ucx-gaudi/openmpi/mca_{framework}_gaudi.so")
 
 
+def check_anyone(prefix):
+    """A user without rights, in a folder that takes no file."""
+    anyone = ([] if os.geteuid() else
+              ["setpriv", "--reuid=1234", "--regid=1234", "--clear-groups"])
+    reports = prefix.parent / "reports"
+    reports.mkdir()
+    reports.chmod(0o777)
+    prefix.parent.chmod(0o755)
+    for what in ("info", "check"):
+        run(*anyone, prefix / "bin/ucx-gaudi", what, "--emulate=2",
+            folder="/proc", TMPDIR=str(reports),
+            HLTHUNK_EMU_NODE=f"anyone-{os.getpid()}")
+    expect(len(list(reports.iterdir())) == 1, "check leaves no report")
+
+
 def check_running(prefix, *_):
     check_links(prefix)
     check_listing(prefix)
+    check_anyone(prefix)
     check_listing(prefix, "--slot")
     moved = prefix.rename(prefix.parent / "moved")
     check_listing(moved)
