@@ -13,8 +13,6 @@ install(DIRECTORY docs DESTINATION "${_doc}"
 install(DIRECTORY examples/ DESTINATION "${_doc}-dev/examples" COMPONENT dev
   FILES_MATCHING PATTERN "*.c" PATTERN "*.h" PATTERN "*.py" PATTERN "Makefile")
 install(FILES docs/man/ucx-gaudi.1 DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
-install(FILES docs/man/ucx_gaudi.3 DESTINATION "${CMAKE_INSTALL_MANDIR}/man3"
-  COMPONENT dev)
 
 set(_parts ucx_gaudi_loader ucx-gaudi hlthunk_emu hlthunk_emu_hbl)
 foreach(_release IN LISTS UCX_RELEASES)

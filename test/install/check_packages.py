@@ -28,7 +28,7 @@ PACKAGES = {
         "/bash-completion/completions/ucx-gaudi", "/docs/install.md"),
     "ucx-gaudi-transports-dev": (
         "/include/ucx_gaudi.h", "/libuct_hlthunk.so",
-        "/pkgconfig/ucx-gaudi-transports.pc", "/man3/ucx_gaudi.3.gz",
+        "/pkgconfig/ucx-gaudi-transports.pc",
         "/examples/Makefile", "/examples/dmabuf.c"),
     "hl-thunk-emulator": ("/hlthunk-emu/libhl-thunk.so",),
     "python3-ucx-gaudi": (
