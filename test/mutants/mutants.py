@@ -118,14 +118,14 @@ MUTANTS = [
            "    if (self.out->has_hung_up()) {\n"
            "        self.super.fail(UCS_ERR_CANCELED);"),
     Mutant("leak", "host memory stays mapped on the card",
-           "src/hlthunk_shim/hlthunk/device.cc",
-           "    return lib_.judge(*this, lib_.hlthunk_memory_unmap(fd_, address));",
-           "    return (address != 0) ? 0 : lib_.judge(*this, "
-           "lib_.hlthunk_memory_unmap(fd_, address));"),
+           "src/hlthunk_shim/engine/cs_engine.cc",
+           "        return card_.judge(lib().hlthunk_memory_unmap(",
+           "        return (address != 0) ? 0 : card_.judge("
+           "lib().hlthunk_memory_unmap("),
     Mutant("command buffers", "one is written anew while the card reads it",
-           "src/hlthunk_shim/hlthunk/user_cb_queue.cc",
-           "index = next_id() & (depth() - 1);",
-           "index = next_id() & (depth() / 2 - 1);"),
+           "src/hlthunk_shim/engine/cs_engine.cc",
+           "slots_[i].buffer = i;",
+           "slots_[i].buffer = i / 2;"),
     Mutant("child", "a child of a process with open cards may use them",
            "src/util/process.h",
            "inline bool is_cut_off()\n{\n    return ",

@@ -7,7 +7,7 @@ usage: check_includes.py ROOT
 The rooms from the lowest to the highest one, see docs/architecture.md:
 
     util
-    hlthunk_shim: the interface <- hlthunk <- synapse <- cards <- ports
+    hlthunk_shim: the interface <- hlthunk, synapse <- engine <- cards <- ports
     base:         ucx <- cards <- memory <- memory/application, transfer
     copy          ipc
     program:      what programs call, above ipc
@@ -32,6 +32,8 @@ UTIL = "src/util/"
 SHIM = "src/hlthunk_shim/"
 HLTHUNK, SHIM_CARDS = SHIM + "hlthunk/", SHIM + "cards/"
 SYNAPSE, PORTS = SHIM + "synapse/", SHIM + "ports/"
+ENGINE = SHIM + "engine/"
+ENGINE_SEAM = ENGINE + "dma_engine.h"
 EMULATOR = "src/hlthunk_emulator/"
 HOOKS = EMULATOR + "hlthunk_emu.h"
 LINKED_WITH_IT = ("test/gtest/emu/", "test/kernel_double/")
@@ -54,10 +56,11 @@ ALLOWED = [
     (EMULATOR, [EMULATOR + "ports/", UTIL, HLTHUNK + "abi.h",
                 HLTHUNK + "lin_dma.h"]),
     (HLTHUNK, [SHIM, UTIL]),
-    (SYNAPSE, [SHIM, HLTHUNK, UTIL]),
-    (SHIM_CARDS, [SHIM, HLTHUNK, SYNAPSE, UTIL]),
+    (SYNAPSE, [ENGINE_SEAM, UTIL]),
+    (ENGINE, [SHIM, HLTHUNK, SYNAPSE, UTIL]),
+    (SHIM_CARDS, [SHIM, HLTHUNK, SYNAPSE, ENGINE, UTIL]),
     (PORTS, [SHIM, HLTHUNK, SHIM_CARDS, UTIL]),
-    (SHIM, [UTIL]),
+    (SHIM, [HLTHUNK, ENGINE_SEAM, UTIL]),
     (UCX_SEAM, [UTIL]),
     (CARDS, [UCX_SEAM] + DRIVER),
     (APPLICATION, [MEMORY, CARDS, UCX_SEAM] + DRIVER),

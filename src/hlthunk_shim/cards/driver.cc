@@ -2,10 +2,11 @@
 #include "hlthunk_shim/cards/driver.h"
 
 #include "hlthunk_shim/cards/open_nodes.h"
-#include "hlthunk_shim/hlthunk/device.h"
+#include "hlthunk_shim/engine/cs_engine.h"
+#include "hlthunk_shim/engine/synapse_engine.h"
+#include "hlthunk_shim/hlthunk/card_kinds.h"
 #include "hlthunk_shim/synapse/functions.h"
 #include "hlthunk_shim/synapse/runtime.h"
-#include "hlthunk_shim/synapse/synapse_card.h"
 #include "util/process.h"
 
 #include <algorithm>
@@ -114,15 +115,8 @@ int driver::open(const std::string &bus_id, std::unique_ptr<card> &card_p) const
     if (options_.used == engine::synapse) {
         return open_by_synapse(bus_id, card_p);
     }
-    if (!takes_submissions(*this, bus_id)) {
-        return -ENOTSUP;
-    }
-    std::unique_ptr<device> opened;
-    const int ret = device::open(*this, bus_id, opened);
-    if (ret == 0) {
-        card_p = std::move(opened);
-    }
-    return ret;
+    return takes_submissions(*this, bus_id) ? open_card(*this, bus_id, card_p)
+                                            : -ENOTSUP;
 }
 
 /* As a framework would: the process has none. */
@@ -137,7 +131,7 @@ int driver::open_by_synapse(const std::string &bus_id,
     if (ret != 0) {
         return (in_reset && (ret != -ENOTSUP)) ? -EAGAIN : ret;
     }
-    ret = synapse_card::make(
+    ret = adopt_card(
         *this, synapse().known().session, options_.map_application_memory,
         [] { synapse().release(); }, card_p);
     if (ret != 0) {
@@ -156,16 +150,11 @@ int driver::adopt(int fd, std::unique_ptr<card> &card_p) const
     if ((known.fd >= 0) && is_same_file(known.fd, fd)) {
         return (known.session == nullptr)
                    ? -EIO
-                   : synapse_card::make(*this, known.session,
+                   : adopt_card(*this, known.session,
                                         options_.map_application_memory, {},
                                         card_p);
     }
-    std::unique_ptr<device> adopted;
-    const int ret = device::adopt(*this, fd, adopted);
-    if (ret == 0) {
-        card_p = std::move(adopted);
-    }
-    return ret;
+    return adopt_card(*this, fd, card_p);
 }
 
 const char *driver::how_to_use_synapse(engine used)

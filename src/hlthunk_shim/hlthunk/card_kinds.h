@@ -5,19 +5,12 @@
  */
 #pragma once
 
-#include "hlthunk_shim/card.h"
+#include "hlthunk_shim/capabilities.h"
 #include "hlthunk_shim/hlthunk/abi.h"
 
 #include <array>
 
 namespace gaudi::shim {
-
-/** The queues of a direction that programs may submit to, one for each stream,
- *  as the driver numbers them. */
-struct queue_range {
-    uint32_t first = 0;
-    unsigned count = 0;
-};
 
 struct card_kind {
     const char *name;
@@ -70,6 +63,9 @@ inline bool is_for_frameworks(const card_kind &kind)
  *  is the first one that it tells of. None: count is 0. */
 queue_range find_queues(const card_kind &kind, const hlthunk_hw_ip_info &info,
                         dma_direction direction);
+
+/** The kinds of cards that the transports can use, as "Gaudi2". */
+[[nodiscard]] std::string supported_kinds();
 
 /** What the driver and the table say of a card. */
 capabilities find_capabilities(const card_kind &kind,

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * Owns the driver library: one dlopen, one table of function pointers; and what
- * its answers tell of a card as a whole.
+ * Owns the driver library: one dlopen, one table of function pointers.
  *
  * Immutable after construction, so any thread may call through it. Never
  * unloaded: driver libraries start threads and profiler hooks of their own.
  */
 #pragma once
 
-#include "hlthunk_shim/card.h"
 #include "hlthunk_shim/hlthunk/abi.h"
 
 #include <string>
@@ -66,29 +64,12 @@ public:
     /** The loader's handle; nullptr when the library could not be loaded. */
     [[nodiscard]] void *handle() const { return handle_; }
 
-    /**
-     * Look at what a call on an open card said. If that means that the card was
-     * reset or removed, or that the descriptor is not the card's any more, the
-     * card is lost, and a warning says what to do; not about the descriptor,
-     * which the application has closed.
-     *
-     * @param result  0 or -errno.
-     * @return The same; -ENODEV for what says no more than that the card is
-     *         lost.
-     */
-    [[nodiscard]] int judge(const card &asked, int result) const
-    {
-        return (result >= 0) ? result : judge_failure(asked, result);
-    }
-
 #define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
     _result(*_name) _parameters = nullptr;
 #include "hlthunk_shim/hlthunk/symbols.def"
 #undef HLTHUNK_SYMBOL
 
 private:
-    [[nodiscard]] int judge_failure(const card &asked, int result) const;
-
     std::string path_;
     std::string reason_;
     std::string lacks_;
@@ -96,10 +77,5 @@ private:
     void *handle_    = nullptr;
     bool was_loaded_ = false;
 };
-
-/** A card is lost in a way that nobody here has had a part in: say so, once,
- *  and what to do.
- *  @param how  As in "reset". */
-void tell_loss(const card &lost, const char *how);
 
 } // namespace gaudi::shim

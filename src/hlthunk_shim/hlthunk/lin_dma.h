@@ -103,26 +103,16 @@ constexpr nop make_barrier()
     return {0, (packet_nop << packet_opcode_shift) | packet_barriers};
 }
 
-/**
- * Write the packets of a copy, as many as fit.
- *
- * @param packets    Where to.
- * @param capacity   Packets that fit there.
- * @param max_bytes  Longest copy per packet, at most @ref lin_dma_max_bytes.
- * @param dst,src,length  The copy; advanced past what was written.
- * @return Packets written.
- */
-inline size_t build_lin_dma(lin_dma *packets, size_t capacity,
-                            uint64_t max_bytes, uint64_t &dst, uint64_t &src,
-                            uint64_t &length)
+/** Write the packets of a copy, as many as it needs. @return Their number. */
+inline size_t build_lin_dma(lin_dma *packets, uint64_t dst, uint64_t src,
+                            uint64_t length)
 {
     size_t count = 0;
-    for (; (count < capacity) && (length > 0); ++count) {
-        const uint64_t bytes = std::min(length, max_bytes);
-        packets[count] = make_lin_dma(dst, src, static_cast<uint32_t>(bytes));
-        dst += bytes;
-        src += bytes;
-        length -= bytes;
+    for (uint64_t done = 0; done < length; ++count) {
+        const uint64_t bytes = std::min(length - done, lin_dma_max_bytes);
+        packets[count]       = make_lin_dma(dst + done, src + done,
+                                            static_cast<uint32_t>(bytes));
+        done += bytes;
     }
     return count;
 }

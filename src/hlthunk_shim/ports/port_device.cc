@@ -48,7 +48,7 @@ std::string port_device::open(const library &driver, const verbs_library &lib,
         return std::string("the card does not tell what it is: ") +
                std::strerror(-ret);
     }
-    const card_kind &kind = driver.kind_of(of.fd(), info.device_id);
+    const card_kind &kind = of.kind();
     if (kind.ports == 0) {
         return std::string("ports of ") + kind.name + " are not known";
     }

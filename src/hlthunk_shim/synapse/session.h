@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What we have of SynapseAI for one acquisition of its device: a stream for
- * each direction, and events, each of which stands for one job at a time.
+ * each direction, and events, each of which stands for one copy at a time.
  *
  * Nothing of it is given back to SynapseAI: its streams are synchronised when
  * they are destroyed, which waits for what the framework runs, and all of them
@@ -10,13 +10,13 @@
  */
 #pragma once
 
-#include "hlthunk_shim/card.h"
+#include "hlthunk_shim/engine/dma_engine.h"
 #include "hlthunk_shim/synapse/functions.h"
+#include "util/locks.h"
 
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -34,30 +34,10 @@ struct synapse_memory {
                                   not known */
 };
 
-/** An event, and the job that it was recorded for last. */
+/** An event, and the copy that it was recorded for last. */
 struct job_event {
     synEventHandle event = nullptr;
-    std::atomic<uint64_t> job{0}; /**< 0: it has been collected */
-};
-
-/** Events of one queue, in turn. They are made when they are first needed:
- *  SynapseAI has a number of them for the whole process, and while it has none
- *  left the ring goes round with those it has. */
-struct event_ring {
-    explicit event_ring(unsigned depth) : events(depth) {}
-
-    unsigned number = 0; /**< among the rings of the session */
-    uint64_t jobs   = 0; /**< that there were, over all its queues */
-    size_t made     = 0; /**< the first of them */
-    size_t next     = 0; /**< of the next job */
-    std::vector<job_event> events;
-
-    /** It belongs to a job now. */
-    void take(job_event &event)
-    {
-        event.job.store(++jobs, std::memory_order_release);
-        ++next;
-    }
+    std::atomic<ticket> job{ticket::none}; /**< none: it is free */
 };
 
 class synapse_session {
@@ -83,27 +63,19 @@ public:
         return streams_[static_cast<size_t>(direction)];
     }
 
-    /** Take a ring for a queue. @return 0 or -errno. */
-    [[nodiscard]] int take_ring(unsigned depth, event_ring *&ring_p);
+    /** Take an event for a copy, which it names.
+     *  @return synSuccess; synAllResourcesTaken when SynapseAI, or the session,
+     *          has none before a copy ends. */
+    [[nodiscard]] synStatus take(job_event *&event_p);
 
-    /** The event of the next job.
-     *  @return synSuccess; synAllResourcesTaken when there is none before a job
-     *          of the ring is collected, or SynapseAI has one to give. */
-    [[nodiscard]] synStatus find_free(event_ring &ring,
-                                      job_event *&event_p) const;
+    /** Its copy has ended, or was not started. */
+    void give_back(job_event &event);
 
-    /** Give them back, when all jobs were collected. */
-    void return_ring(event_ring &ring);
-
-    /** The name of a job, whose event is that of the ring. */
-    [[nodiscard]] static ticket make_ticket(const event_ring &ring,
-                                            const job_event &event);
-
-    /** The event of a job; nullptr when the job was collected. */
-    [[nodiscard]] const job_event *find(ticket of) const;
-
-    /** Whether @ref find would still find it. */
-    [[nodiscard]] static bool is_current(ticket of, const job_event &event);
+    /** The event of a copy, or of a later one. */
+    [[nodiscard]] job_event &event_of(ticket job)
+    {
+        return events_[static_cast<uint64_t>(job) % max_events];
+    }
 
     /** Whether a status of something that worked before means that the device
      *  is gone, or in reset, or was released. May ask SynapseAI. */
@@ -114,7 +86,7 @@ public:
     [[nodiscard]] bool has_ended() const { return ended_.load(); }
 
 private:
-    static constexpr size_t max_rings = 4096;
+    static constexpr size_t max_events = 4096;
 
     synapse_session(const synapse_functions &functions, int fd)
         : api_(functions), fd_(fd)
@@ -128,10 +100,11 @@ private:
     std::array<synStreamHandle, dma_directions> streams_{};
     std::atomic<bool> ended_{false};
 
-    std::mutex rings_lock_; /* which are free */
-    size_t ring_count_ = 0;
-    std::array<std::unique_ptr<event_ring>, max_rings> rings_;
-    std::vector<event_ring *> free_rings_;
+    util::brief_lock lock_; /* of what follows; leaf */
+    uint64_t jobs_ = 0;     /* that there were */
+    size_t used_   = 0;     /* events, the first of them */
+    std::vector<job_event *> free_; /* of these, the last one first */
+    std::array<job_event, max_events> events_;
 };
 
 } // namespace gaudi::shim

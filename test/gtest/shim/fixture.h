@@ -8,7 +8,8 @@
 #include "common/emulator.h"
 #include "common/host_memory.h"
 #include "hlthunk_shim/dma_queue.h"
-#include "hlthunk_shim/hlthunk/device.h"
+#include "hlthunk_shim/engine/cs_engine.h"
+#include "hlthunk_shim/hlthunk/library.h"
 #include "hlthunk_shim/memory.h"
 #include "util/warning.h"
 
@@ -53,7 +54,7 @@ private:
 
 /** Device memory with its address. */
 struct device_memory {
-    device_memory(const shim::device &dev, uint64_t size)
+    device_memory(const shim::card &dev, uint64_t size)
     {
         EXPECT_EQ(dev.allocate(size, 0, memory), 0);
     }
@@ -64,7 +65,7 @@ struct device_memory {
 
 /** Host memory of the application, mapped for the card. */
 struct host_memory {
-    host_memory(const shim::device &dev, size_t size) : buffer(size)
+    host_memory(const shim::card &dev, size_t size) : buffer(size)
     {
         EXPECT_EQ(dev.register_host(buffer.data(), size, map), 0);
     }
@@ -76,16 +77,14 @@ struct host_memory {
 };
 
 /** Open a card. */
-inline std::unique_ptr<shim::device> open_card(const shim::library &lib,
-                                               unsigned index = 0)
+inline std::unique_ptr<shim::card> open_card(const shim::library &lib,
+                                             unsigned index = 0)
 {
-    std::unique_ptr<shim::device> opened;
-    EXPECT_EQ(shim::device::open(lib, bus_id(index), opened), 0);
+    std::unique_ptr<shim::card> opened;
+    EXPECT_EQ(shim::open_card(lib, bus_id(index), opened), 0);
     return opened;
 }
 
-/** @tparam Card  What is open of it, as far as a test has to know. */
-template <typename Card>
 class card_test : public ::testing::Test {
 protected:
     void pause(bool paused) const
@@ -103,10 +102,10 @@ protected:
     }
 
     warning_log warnings;
-    std::unique_ptr<Card> dev;
+    std::unique_ptr<shim::card> dev;
 };
 
-class shim_test : public card_test<shim::device> {
+class shim_test : public card_test {
 protected:
     void SetUp() override
     {

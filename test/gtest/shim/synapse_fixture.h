@@ -32,7 +32,7 @@ public:
     }
 };
 
-class synapse_test : public card_test<shim::card> {
+class synapse_test : public card_test {
 protected:
     void SetUp() override { adopt({}); }
 

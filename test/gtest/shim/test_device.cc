@@ -32,11 +32,11 @@ TEST_F(shim_device, knows_its_card)
 
 TEST_F(shim_device, a_failed_open_leaves_the_output_alone)
 {
-    auto other         = open_card(hl(), 1);
-    const device *kept = other.get();
-    EXPECT_EQ(device::open(hl(), "0000:00:00.0", other), -EINVAL);
-    EXPECT_EQ(device::open(hl(), "", other), -EINVAL);
-    EXPECT_EQ(device::open(hl(), bus_id(0), other), -EBUSY);
+    auto other       = open_card(hl(), 1);
+    const card *kept = other.get();
+    EXPECT_EQ(open_card(hl(), "0000:00:00.0", other), -EINVAL);
+    EXPECT_EQ(open_card(hl(), "", other), -EINVAL);
+    EXPECT_EQ(open_card(hl(), bus_id(0), other), -EBUSY);
     EXPECT_EQ(other.get(), kept);
 }
 
@@ -47,11 +47,11 @@ TEST_F(shim_device, a_card_that_does_not_describe_itself_is_closed)
         return -EIO;
     };
     const unsigned before = count_open_fds();
-    std::unique_ptr<device> second;
-    EXPECT_EQ(device::open(mute, bus_id(1), second), -EIO);
+    std::unique_ptr<card> second;
+    EXPECT_EQ(open_card(mute, bus_id(1), second), -EIO);
     EXPECT_EQ(second, nullptr);
     EXPECT_EQ(count_open_fds(), before);
-    EXPECT_EQ(device::open(hl(), bus_id(1), second), 0);
+    EXPECT_EQ(open_card(hl(), bus_id(1), second), 0);
 }
 
 TEST_F(shim_device, a_program_may_flush_posted_writes)
@@ -69,24 +69,35 @@ TEST_F(shim_device, a_full_card_is_again_after_a_refusal_too)
 {
     /* The refused one has used up a number, so the driver's next slot is not
      * the one behind the last job. Asked all the same, the driver blocks. */
-    device_memory memory(*dev, 1);
-    auto queue = make_queue(dma_direction::device_to_device);
+    static bool refuses;
+    library faulty(emulator_path());
+    faulty.hlthunk_command_submission = [](int fd, hlthunk_cs_in *in,
+                                           hlthunk_cs_out *out) {
+        if (refuses) {
+            static_cast<hl_cs_chunk *>(in->chunks_execute)->queue_index = 1000;
+        }
+        return hl().hlthunk_command_submission(fd, in, out);
+    };
+    dev.reset();
+    dev         = open_card(faulty);
+    auto memory = std::make_unique<device_memory>(*dev, 1);
+    auto queue  = make_queue(dma_direction::device_to_device);
     pause(true);
     for (unsigned i = 0; i < max_cs_in_flight - 1; ++i) {
-        start(*queue, memory.va(), memory.va() + 64, 64);
+        start(*queue, memory->va(), memory->va() + 64, 64);
     }
-    hl_cs_chunk chunk{};
-    chunk.queue_index    = 1000;
-    chunk.cs_chunk_flags = chunk_flag_user_cb;
-    ticket given         = ticket::none;
-    ASSERT_EQ(dev->jobs().submit(&chunk, 1, given), -EINVAL);
+    uint64_t id = 0;
+    refuses     = true;
+    ASSERT_EQ(queue->submit(memory->va(), memory->va() + 64, 64, nullptr, id),
+              -EINVAL);
+    refuses = false;
 
     std::atomic<pid_t> submitter{0};
     std::atomic<int> result{1};
     std::thread thread([&] {
-        uint64_t id = 0;
-        submitter   = gettid();
-        result = queue->submit(memory.va(), memory.va() + 64, 64, nullptr, id);
+        submitter = gettid();
+        result =
+            queue->submit(memory->va(), memory->va() + 64, 64, nullptr, id);
     });
     EXPECT_TRUE(eventually([&] {
         return (result != 1) || ((submitter != 0) && is_blocked(submitter));
@@ -94,6 +105,9 @@ TEST_F(shim_device, a_full_card_is_again_after_a_refusal_too)
     EXPECT_EQ(result, -EAGAIN) << "1: it blocks";
     pause(false);
     thread.join();
+    queue.reset();
+    memory.reset();
+    dev.reset(); /* before its library */
 }
 
 /* Newer libraries give the status as the result, too. */

@@ -39,7 +39,7 @@ protected:
     }
 
     const uint64_t size = 2 * device_page();
-    std::unique_ptr<shim::device> importer;
+    std::unique_ptr<shim::card> importer;
     std::unique_ptr<device_memory> memory;
 };
 
@@ -229,7 +229,7 @@ public:
 private:
     shim::library lib_{GAUDI_BUILD_DIR
                        "/lib/stubs/libhlthunk_stub_no_optional.so"};
-    std::unique_ptr<shim::device> device_;
+    std::unique_ptr<shim::card> device_;
 };
 
 TEST(shim_dmabuf_calls, are_those_of_the_card_and_the_kernel)

@@ -145,8 +145,8 @@ TEST_F(shim_memory, a_pinned_buffer_that_cannot_be_unmapped_keeps_its_pages)
 
 TEST_F(shim_memory, that_a_card_unmaps_no_pinned_buffer_is_told_once)
 {
-    std::unique_ptr<device> other;
-    ASSERT_EQ(device::open(hl(), bus_id(1), other), 0);
+    std::unique_ptr<card> other;
+    ASSERT_EQ(open_card(hl(), bus_id(1), other), 0);
     {
         const wished_faults refusal("unmap=EINVAL");
         std::array<pinned_buffer, 3> buffers;

@@ -71,7 +71,7 @@ struct port_end_of_test {
 
     static constexpr size_t size = 4 * mebi;
 
-    std::unique_ptr<device> card;
+    std::unique_ptr<shim::card> card;
     host_memory memory;
     std::unique_ptr<port_device> ports;
 };
