@@ -11,6 +11,7 @@ without need.
 import glob
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -115,6 +116,38 @@ def check_cdpath(root):
         yield "no script was found that changes its folder"
 
 
+# In packages of the list `build`, or of every system.
+OF_BUILD = {"readelf", "ucx_info", "unshare"}
+
+
+def check_build_needs(root):
+    """What the list `build` of install-packages has is enough to configure:
+    programs of its other lists are hidden."""
+    lists = dict(re.findall(r"^(\w+)='\n(.*?)^'", read(
+        root, "scripts/install-packages"), re.M | re.S))
+    programs = {name: set(re.findall(r"^([a-z][\w.+-]*) ", rows, re.M))
+                for name, rows in lists.items()}
+    hidden = [path for name in set().union(*programs.values())
+              if name not in programs["build"] | OF_BUILD and
+              (path := shutil.which(name)) is not None]
+    namespace = ["unshare", "--mount"]
+    if os.geteuid() != 0:
+        namespace.append("--map-root-user")
+    if run([*namespace, "true"]).returncode != 0:
+        print("no namespace of mounts: what a build needs is not checked")
+        return
+    with tempfile.TemporaryDirectory() as place:
+        result = run([*namespace, "sh", "-euc", 'for program; do\n'
+                      'mount --bind /dev/null "$(realpath "$program")"\ndone\n'
+                      'exec cmake -S "$0" -B build -G Ninja '
+                      "-DCMAKE_DISABLE_FIND_PACKAGE_GTest=ON "
+                      "-DCMAKE_DISABLE_FIND_PACKAGE_benchmark=ON", root,
+                      *hidden], cwd=place)
+    if len(hidden) < 5 or result.returncode != 0:
+        yield (f"without {' '.join(sorted(hidden))} this cannot be built:\n"
+               f"{result.stdout}")
+
+
 def judge(root, results, *options, **setting):
     """What test/tools/results makes of results of tests."""
     with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
@@ -187,6 +220,7 @@ def check_no_network(root):
 
 def main(root):
     report([*check_environment(root), *check_path(root),
+            *check_build_needs(root),
             *check_read_only(root),
             *check_cdpath(root), *check_skips(root), *check_left_out(root),
             *check_failed(root), *check_no_network(root)],

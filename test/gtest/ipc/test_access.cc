@@ -90,7 +90,7 @@ int be_there()
 TEST_F(reach, is_to_its_own_kind_alone_and_says_why)
 {
     const machine_address own = ipc::own_machine();
-    EXPECT_EQ("", ipc::why_unreachable(own));
+    EXPECT_EQ("", ipc::find_obstacle(own).why);
     using edit                                   = void (*)(machine_address &);
     const std::pair<edit, const char *> others[] = {
         {[](auto &other) { other.system ^= 1; }, "another machine"},
@@ -107,7 +107,7 @@ TEST_F(reach, is_to_its_own_kind_alone_and_says_why)
     for (const auto &[change, why] : others) {
         machine_address other = own;
         change(other);
-        EXPECT_THAT(ipc::why_unreachable(other), HasSubstr(why));
+        EXPECT_THAT(ipc::find_obstacle(other).why, HasSubstr(why));
     }
 }
 
@@ -148,7 +148,7 @@ TEST_F(reach, is_not_to_other_users)
     child_process server("is_there_as_another_user");
     whereabouts there{};
     ASSERT_TRUE(from_line(server.read_line(), there));
-    EXPECT_THAT(ipc::why_unreachable(there.machine), HasSubstr("12345"));
+    EXPECT_THAT(ipc::find_obstacle(there.machine).why, HasSubstr("12345"));
     EXPECT_EQ(UCS_ERR_UNREACHABLE, why_no_link(there.interface));
     EXPECT_FALSE(ipc::is_reachable(ipc::own_machine(), there.interface));
     (void)take_logs();

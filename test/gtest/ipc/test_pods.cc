@@ -115,7 +115,7 @@ GAUDI_CHILD(takes_from_a_folder_as_another_user)
     /* It has one of its own there. */
     GAUDI_CHILD_REQUIRE((own_machine().folder != 0) && take_logs().empty());
     GAUDI_CHILD_REQUIRE(own_machine().folder != other.machine.folder);
-    GAUDI_CHILD_REQUIRE(!ipc::why_unreachable(other.machine).empty());
+    GAUDI_CHILD_REQUIRE(!ipc::find_obstacle(other.machine).why.empty());
     /* What another user's sockets are called, it knows. */
     int error = 0;
     GAUDI_CHILD_REQUIRE(
@@ -183,7 +183,7 @@ GAUDI_CHILD(is_nobody_with_a_folder)
     const auto of_user =
         AllOf(HasSubstr("user 65534 "), HasSubstr("(run as another user)"));
     EXPECT_THAT(take_logs(), ElementsAre(of_user));
-    EXPECT_THAT(ipc::why_unreachable(other), of_user);
+    EXPECT_THAT(ipc::find_obstacle(other).why, of_user);
     GAUDI_CHILD_REQUIRE_NO_FAILURE();
     return 0;
 }
