@@ -7,7 +7,7 @@ usage: check_includes.py ROOT
 The rooms from the lowest to the highest one, see docs/architecture.md:
 
     util
-    hlthunk_shim: the interface <- hlthunk, synapse <- engine <- cards <- ports
+    hlthunk_shim: library <- the interface <- hlthunk, synapse <- engine <- cards <- ports
     base:         ucx <- cards <- memory <- memory/application, transfer
     copy          ipc
     program:      what programs call, above ipc
@@ -32,7 +32,7 @@ UTIL = "src/util/"
 SHIM = "src/hlthunk_shim/"
 HLTHUNK, SHIM_CARDS = SHIM + "hlthunk/", SHIM + "cards/"
 SYNAPSE, PORTS = SHIM + "synapse/", SHIM + "ports/"
-ENGINE = SHIM + "engine/"
+ENGINE, LIBRARY = SHIM + "engine/", SHIM + "library/"
 ENGINE_SEAM = ENGINE + "dma_engine.h"
 EMULATOR = "src/hlthunk_emulator/"
 HOOKS = EMULATOR + "hlthunk_emu.h"
@@ -55,11 +55,12 @@ ALLOWED = [
     (EMULATOR + "hbl/", [EMULATOR + "ports/calls.h", SHIM + "ports/abi.h"]),
     (EMULATOR, [EMULATOR + "ports/", UTIL, HLTHUNK + "abi.h",
                 HLTHUNK + "lin_dma.h"]),
-    (HLTHUNK, [SHIM, UTIL]),
-    (SYNAPSE, [ENGINE_SEAM, UTIL]),
+    (LIBRARY, [UTIL]),
+    (HLTHUNK, [SHIM, LIBRARY, UTIL]),
+    (SYNAPSE, [ENGINE_SEAM, LIBRARY, UTIL]),
     (ENGINE, [SHIM, HLTHUNK, SYNAPSE, UTIL]),
     (SHIM_CARDS, [SHIM, HLTHUNK, SYNAPSE, ENGINE, UTIL]),
-    (PORTS, [SHIM, HLTHUNK, SHIM_CARDS, UTIL]),
+    (PORTS, [SHIM, HLTHUNK, LIBRARY, SHIM_CARDS, UTIL]),
     (SHIM, [HLTHUNK, ENGINE_SEAM, UTIL]),
     (UCX_SEAM, [UTIL]),
     (CARDS, [UCX_SEAM] + DRIVER),

@@ -13,7 +13,6 @@
 #include <array>
 #include <cerrno>
 
-#include <dlfcn.h>
 #include <glob.h>
 
 namespace gaudi::shim {
@@ -104,10 +103,8 @@ driver_choice choose_driver(const std::string &text,
 
 std::string driver::file() const
 {
-    Dl_info info;
-    return (dladdr(reinterpret_cast<void *>(hlthunk_open), &info) != 0)
-               ? info.dli_fname
-               : path();
+    std::string found = file_of(reinterpret_cast<void *>(hlthunk_open));
+    return found.empty() ? path() : found;
 }
 
 int driver::open(const std::string &bus_id, std::unique_ptr<card> &card_p) const
@@ -151,8 +148,7 @@ int driver::adopt(int fd, std::unique_ptr<card> &card_p) const
         return (known.session == nullptr)
                    ? -EIO
                    : adopt_card(*this, known.session,
-                                        options_.map_application_memory, {},
-                                        card_p);
+                                options_.map_application_memory, {}, card_p);
     }
     return adopt_card(*this, fd, card_p);
 }

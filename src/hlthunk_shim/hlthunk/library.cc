@@ -2,52 +2,27 @@
 #include "hlthunk_shim/hlthunk/library.h"
 
 #include "hlthunk_shim/hlthunk/card_kinds.h"
-#include "util/process.h"
 
 #include <string_view>
 
-#include <dlfcn.h>
-
 namespace gaudi::shim {
-
-namespace {
-
-/* Whether a symbol is of our extension. */
-bool is_own(std::string_view name)
-{
-    return name.starts_with("hlthunk_sys_");
-}
-
-} // namespace
 
 library::library(const std::string &path, hlthunk_device_name unknown)
     : path_(path), unknown_(unknown)
 {
-    handle_     = util::open_loaded(path.c_str());
-    was_loaded_ = (handle_ != nullptr);
-    if (!was_loaded_) {
-        handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    }
-    if (handle_ == nullptr) {
-        const char *error = dlerror();
-        reason_           = (error != nullptr) ? error : "dlopen failed";
+    if (!open(path)) {
         return;
     }
-
-    constexpr bool required = true;
-    constexpr bool optional = false;
-    std::string missing;
+    /* Those of our extension, which the vendor's does not have. */
+    const auto need_of = [](std::string_view name, need known) {
+        return name.starts_with("hlthunk_sys_") ? need::extension : known;
+    };
+    using enum need;
 #define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
-    _name = reinterpret_cast<decltype(_name)>(dlsym(handle_, #_name));         \
-    if ((_name == nullptr) && !is_own(#_name)) {                               \
-        std::string &list = _need ? missing : lacks_;                          \
-        list += (list.empty() ? "" : ", ") + std::string(#_name);              \
-    }
+    look_up(_name, #_name, need_of(#_name, _need));
 #include "hlthunk_shim/hlthunk/symbols.def"
 #undef HLTHUNK_SYMBOL
-    if (!missing.empty()) {
-        reason_ = path + " lacks " + missing;
-    }
+    finish(path);
 }
 
 void library::redirect(const char *function, void *to)
@@ -66,11 +41,6 @@ const card_kind &library::kind_of(int fd, uint32_t pci_id) const
     const card_kind &found =
         find_kind(pci_id, hlthunk_get_device_name_from_fd(fd));
     return is_known(found) ? found : find_kind(0, unknown_);
-}
-
-void *library::find(const char *symbol) const
-{
-    return (handle_ != nullptr) ? dlsym(handle_, symbol) : nullptr;
 }
 
 } // namespace gaudi::shim

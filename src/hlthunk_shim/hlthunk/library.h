@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * Owns the driver library: one dlopen, one table of function pointers.
- *
- * Immutable after construction, so any thread may call through it. Never
- * unloaded: driver libraries start threads and profiler hooks of their own.
- */
+/** The functions of libhl-thunk. */
 #pragma once
 
 #include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/library/symbol_table.h"
 
 #include <string>
 
@@ -15,7 +11,7 @@ namespace gaudi::shim {
 
 struct card_kind;
 
-class library {
+class library : public symbol_table {
 public:
     /**
      * Load the driver library.
@@ -26,18 +22,6 @@ public:
     explicit library(const std::string &path,
                      hlthunk_device_name unknown = HLTHUNK_DEVICE_INVALID);
 
-    library(const library &)            = delete;
-    library &operator=(const library &) = delete;
-
-    /** Whether the library and all its required symbols are there. */
-    [[nodiscard]] bool usable() const { return reason_.empty(); }
-
-    /** Why the library is not usable; empty when it is. */
-    [[nodiscard]] const std::string &reason() const { return reason_; }
-
-    /** The optional symbols of hl-thunk's that it does not have. */
-    [[nodiscard]] const std::string &lacks() const { return lacks_; }
-
     /** What was asked for at construction. */
     [[nodiscard]] const std::string &path() const { return path_; }
 
@@ -46,23 +30,9 @@ public:
      *  @param pci_id  As the driver tells it, in hlthunk_hw_ip_info. */
     [[nodiscard]] const card_kind &kind_of(int fd, uint32_t pci_id) const;
 
-    /**
-     * Address of a symbol that is not in the table, for hooks of the emulator.
-     *
-     * @return nullptr when the library does not export it.
-     */
-    [[nodiscard]] void *find(const char *symbol) const;
-
-    /** Whether the process had it before, so that others may call it through
-     *  pointers of their own. */
-    [[nodiscard]] bool was_loaded() const { return was_loaded_; }
-
     /** Call another function than the one that the library has by this name.
      *  Before anything is called; what is not used here is left alone. */
     void redirect(const char *function, void *to);
-
-    /** The loader's handle; nullptr when the library could not be loaded. */
-    [[nodiscard]] void *handle() const { return handle_; }
 
 #define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
     _result(*_name) _parameters = nullptr;
@@ -71,11 +41,7 @@ public:
 
 private:
     std::string path_;
-    std::string reason_;
-    std::string lacks_;
     hlthunk_device_name unknown_;
-    void *handle_    = nullptr;
-    bool was_loaded_ = false;
 };
 
 } // namespace gaudi::shim

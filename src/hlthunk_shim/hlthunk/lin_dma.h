@@ -110,8 +110,8 @@ inline size_t build_lin_dma(lin_dma *packets, uint64_t dst, uint64_t src,
     size_t count = 0;
     for (uint64_t done = 0; done < length; ++count) {
         const uint64_t bytes = std::min(length - done, lin_dma_max_bytes);
-        packets[count]       = make_lin_dma(dst + done, src + done,
-                                            static_cast<uint32_t>(bytes));
+        packets[count] =
+            make_lin_dma(dst + done, src + done, static_cast<uint32_t>(bytes));
         done += bytes;
     }
     return count;

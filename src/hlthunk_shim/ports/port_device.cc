@@ -94,10 +94,6 @@ std::string port_device::open(const std::string &name)
     closed_in_children_ = {
         util::closed_in_children(context_.context->cmd_fd),
         util::closed_in_children(context_.context->async_fd)};
-    std::string why = lib.find_ports(context_.context, place_.enabled, usable_);
-    if (!why.empty()) {
-        return why;
-    }
     context_.domain = lib.ibv_alloc_pd(context_.context);
     if (context_.domain == nullptr) {
         return std::string("ibv_alloc_pd: ") + std::strerror(errno);
@@ -123,7 +119,7 @@ port_device::~port_device()
 
 port *port_device::find(unsigned number, std::string &why_p)
 {
-    if ((number >= ports_of_card) || (((usable_ >> number) & 1) == 0)) {
+    if ((number >= ports_of_card) || (((place_.enabled >> number) & 1) == 0)) {
         why_p = "port " + std::to_string(number) + " is not enabled";
         return nullptr;
     }

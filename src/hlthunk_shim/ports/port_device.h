@@ -65,7 +65,6 @@ private:
 
     const card &card_;
     const card_ports place_;
-    uint64_t usable_ = 0; /* ports, by the card's numbers */
     port_context context_;
     std::array<util::closed_in_children, 2> closed_in_children_;
 

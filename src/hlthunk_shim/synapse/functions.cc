@@ -3,8 +3,10 @@
 
 #include "util/process.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <string_view>
+#include <vector>
 
 #include <dlfcn.h>
 
@@ -18,30 +20,6 @@ constexpr char scal_name[]              = "libscal.so";
 std::string_view base_name(std::string_view path)
 {
     return path.substr(path.rfind('/') + 1);
-}
-
-/* Kept loaded: streams and events of ours are in it. */
-void *open_loaded(const char *name)
-{
-    return util::open_loaded(name, RTLD_NODELETE);
-}
-
-void *find_handle()
-{
-    /* The second is its name in some containers. */
-    for (const char *name : {"libSynapse.so", "libSynapse.so.1"}) {
-        void *handle = open_loaded(name);
-        if (handle != nullptr) {
-            return handle;
-        }
-    }
-    /* Or it has one that dlopen does not know. */
-    for (const std::string &path : util::loaded_files()) {
-        if (base_name(path).starts_with(library_name)) {
-            return open_loaded(path.c_str());
-        }
-    }
-    return nullptr;
 }
 
 struct translation {
@@ -85,46 +63,49 @@ int to_error(synStatus status)
     return -EIO;
 }
 
+/* Kept loaded: streams and events of ours are in it. */
+bool synapse_functions::open(bool load)
+{
+    /* The second is its name in some containers; or the process has one that
+     * dlopen does not know. */
+    std::vector<std::string> names = {"libSynapse.so", "libSynapse.so.1"};
+    for (const std::string &path : util::loaded_files()) {
+        if (base_name(path).starts_with(library_name)) {
+            names.push_back(path);
+        }
+    }
+    return std::ranges::any_of(names,
+                               [&](const std::string &name) {
+                                   return symbol_table::open(name, false,
+                                                             RTLD_NODELETE);
+                               }) ||
+           (load && symbol_table::open("libSynapse.so", true, RTLD_NODELETE));
+}
+
 std::unique_ptr<const synapse_functions>
 synapse_functions::find(bool load, std::string &why_p)
 {
-    void *handle = find_handle();
-    if ((handle == nullptr) && load) {
-        handle =
-            dlopen(library_name.data(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    }
-    if (handle == nullptr) {
-        const char *error = load ? dlerror() : nullptr;
-        why_p             = (error != nullptr) ? error : "dlopen failed";
-        return nullptr;
-    }
-    std::unique_ptr<synapse_functions> made(new synapse_functions);
-    constexpr bool required = true;
-    constexpr bool optional = false;
-    void *scal              = open_loaded(scal_name);
-    const auto look_up      = [&](const char *name) {
-        void *found = dlsym(handle, name);
-        if ((found == nullptr) && (scal != nullptr)) {
-            found = dlsym(scal, name);
-        }
-        return found;
-    };
+    auto made = std::make_unique<synapse_functions>();
+    if (made->open(load)) {
+        void *scal = util::open_loaded(scal_name, RTLD_NODELETE);
+        using enum need;
 #define SYNAPSE_SYMBOL(_need, _result, _name, _parameters)                     \
-    made->_name = reinterpret_cast<decltype(made->_name)>(look_up(#_name));    \
-    if (_need && (made->_name == nullptr)) {                                   \
-        why_p = std::string(library_name) + " lacks " #_name;                  \
-        return nullptr;                                                        \
+    made->look_up(made->_name, #_name, _need);                                 \
+    if ((made->_name == nullptr) && (scal != nullptr)) {                       \
+        made->_name =                                                          \
+            reinterpret_cast<decltype(made->_name)>(dlsym(scal, #_name));      \
     }
 #include "hlthunk_shim/synapse/symbols.def"
 #undef SYNAPSE_SYMBOL
-    return made;
+        made->finish(library_name.data());
+    }
+    why_p = made->reason();
+    return made->usable() ? std::move(made) : nullptr;
 }
 
 bool synapse_functions::has_code(const void *code)
 {
-    Dl_info info;
-    return (dladdr(code, &info) != 0) &&
-           base_name(info.dli_fname).starts_with(library_name);
+    return base_name(file_of(code)).starts_with(library_name);
 }
 
 } // namespace gaudi::shim

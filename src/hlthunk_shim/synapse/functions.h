@@ -4,11 +4,11 @@
  *
  * Found in the libSynapse.so that the process has loaded, and in that alone:
  * other libraries of a framework have functions of the same names, which pass
- * on to it. Never unloaded. Immutable when it is found, so any thread may call
- * through it.
+ * on to it.
  */
 #pragma once
 
+#include "hlthunk_shim/library/symbol_table.h"
 #include "hlthunk_shim/synapse/abi.h"
 
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace gaudi::shim {
 
-class synapse_functions {
+class synapse_functions : public symbol_table {
 public:
     static constexpr char no_acquisition[] =
         "libSynapse.so lacks functions to acquire a device";
@@ -45,7 +45,7 @@ public:
 #undef SYNAPSE_SYMBOL
 
 private:
-    synapse_functions() = default;
+    bool open(bool load);
 };
 
 /**

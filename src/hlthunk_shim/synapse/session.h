@@ -100,9 +100,9 @@ private:
     std::array<synStreamHandle, dma_directions> streams_{};
     std::atomic<bool> ended_{false};
 
-    util::brief_lock lock_; /* of what follows; leaf */
-    uint64_t jobs_ = 0;     /* that there were */
-    size_t used_   = 0;     /* events, the first of them */
+    util::brief_lock lock_;         /* of what follows; leaf */
+    uint64_t jobs_ = 0;             /* that there were */
+    size_t used_   = 0;             /* events, the first of them */
     std::vector<job_event *> free_; /* of these, the last one first */
     std::array<job_event, max_events> events_;
 };

@@ -32,11 +32,6 @@ protected:
         return std::make_unique<verbs_library>(vendors_);
     }
 
-    static std::string ask(const verbs_library &lib, uint64_t &usable)
-    {
-        return lib.find_ports(nullptr, enabled, usable);
-    }
-
 private:
     const library vendors_{stubs + "libhlthunk_stub_no_optional.so"};
 };
@@ -61,24 +56,6 @@ TEST_F(verbs, that_lack_functions_are_refused_with_all_of_them)
     EXPECT_THAT(lib->reason(), HasSubstr("hbldv_create_usr_fifo"));
     EXPECT_THAT(lib->reason(), HasSubstr("ibv_destroy_qp"));
     EXPECT_THAT(load("/none")->reason(), HasSubstr("/none/libhbl.so"));
-}
-
-TEST_F(verbs, tell_their_ports_as_rdma_core_or_as_hcl_does)
-{
-    uint64_t usable = 0;
-    EXPECT_EQ(ask(*load(stubs + "verbs_plain"), usable), "");
-    EXPECT_EQ(usable, 0x1001u) << "the first and the third one";
-    EXPECT_EQ(ask(*load(stubs + "verbs_renamed"), usable), "");
-    EXPECT_EQ(usable, enabled);
-}
-
-TEST_F(verbs, of_other_structures_are_refused)
-{
-    uint64_t usable = 7;
-    const auto lib  = load(stubs + "verbs_foreign");
-    ASSERT_EQ(lib->reason(), "");
-    EXPECT_THAT(ask(*lib, usable), HasSubstr("verbs_foreign/libhbl.so"));
-    EXPECT_EQ(usable, 7u);
 }
 
 TEST(ports, are_counted_by_verbs_among_those_that_are_enabled)
