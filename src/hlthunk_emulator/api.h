@@ -35,9 +35,12 @@ inline software_card *find_compute(int fd)
 /** @return The card whose compute or control node this is, else nullptr. */
 software_card *find_any(int fd);
 
-/** @return The card whose compute node this is in the process that forked this
- *          one, else nullptr. The functions above do not find it. */
-software_card *find_inherited(int fd);
+/** Whether this is a compute node of the process that forked this one. The
+ *  functions above do not find it. */
+inline bool is_inherited(int fd)
+{
+    return device_file_at(fd).kind == file_of::inherited;
+}
 
 /** Why these functions do not find a card: -EBADF, or -ENODEV (logged) for a
  *  descriptor that only the parent process can use. */

@@ -16,7 +16,6 @@
 #include <string>
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace gaudi::emu {
@@ -43,22 +42,14 @@ software_card *find_any(int fd)
                : nullptr;
 }
 
-software_card *find_inherited(int fd)
-{
-    const device_file file = device_file_at(fd);
-    return (file.kind == file_of::inherited) ? &software_card::at(file.card)
-                                             : nullptr;
-}
-
 int why_no_card(int fd)
 {
-    const software_card *inherited = find_inherited(fd);
-    if (inherited == nullptr) {
+    if (!is_inherited(fd)) {
         return -EBADF;
     }
-    log("accel%u: file descriptor %d is of the process that forked this one, "
+    log("file descriptor %d is a card's of the process that forked this one, "
         "and only of use there",
-        inherited->index(), fd);
+        fd);
     return -ENODEV;
 }
 
@@ -74,7 +65,6 @@ int open_compute(unsigned index)
     int fd                = -ENOMEM;
     try {
         (void)sysfs_root();
-        software_card::prepare_for_fork();
         fd = wanted.open();
     } catch (const std::bad_alloc &) {
         log("no memory to open card %u", index);
@@ -90,6 +80,9 @@ int open_control(unsigned index)
 {
     if (software_card::at(index).is_removed()) {
         return -ENODEV;
+    }
+    if (box::instance().error() != 0) {
+        return box::instance().error();
     }
     char name[128];
     std::snprintf(name, sizeof(name), "hlthunk-emu/%s/accel_controlD%u",
@@ -232,21 +225,16 @@ HLTHUNK_PUBLIC int hlthunk_open_control_by_module_id(uint32_t module_id)
 
 HLTHUNK_PUBLIC int hlthunk_close(int fd)
 {
-    software_card *compute   = find_compute(fd);
-    software_card *inherited = find_inherited(fd);
-    if ((compute != nullptr) || (inherited != nullptr)) {
+    if (software_card *compute = find_compute(fd)) {
         remove_device_file(fd);
-        int ret = (compute != nullptr) ? compute->close(fd)
-                                       : inherited->close_inherited(fd);
+        const int ret = compute->close(fd);
         if (ret == 0) {
             return 0;
         }
         errno = -ret;
         return -1;
     }
-    if (device_file_at(fd).kind == file_of::control) {
-        remove_device_file(fd);
-    }
+    remove_device_file(fd);
     return close(fd);
 }
 
@@ -370,16 +358,9 @@ HLTHUNK_PUBLIC const char *hlthunk_sys_dev()
         [] { return "/memfd:hlthunk-emu/" + get_settings().node; });
 }
 
-/* Cards are held by names in the network namespace, or by files. */
 HLTHUNK_PUBLIC const char *hlthunk_sys_box()
 {
-    return text_or_null([] {
-        struct stat net {};
-        if (get_settings().folder.empty()) {
-            (void)stat("/proc/self/ns/net", &net);
-        }
-        return get_settings().node + "@" + std::to_string(net.st_ino);
-    });
+    return text_or_null([] { return box_name(); });
 }
 
 HLTHUNK_PUBLIC void *hlthunk_malloc(size_t size)

@@ -112,7 +112,7 @@ int request_buffer(int fd, uint32_t size, bool mapped, uint64_t *handle)
         const uint64_t offset = card.next_buffer;
         software_card::command_buffer buffer;
         if (!card.node.resize(offset + bytes) ||
-            !buffer.data.map(card.node.fd(), offset, bytes)) {
+            !buffer.data.map(card.node.find(), offset, bytes)) {
             return -ENOMEM;
         }
         /* The application has its own. */
@@ -157,7 +157,7 @@ HLTHUNK_PUBLIC uint64_t hlthunk_device_memory_alloc(int fd, uint64_t size,
             return -ENOMEM;
         }
         ++card.totals.allocations;
-        card.node.publish(card.memory.free_bytes());
+        card.show_free_memory();
         return 0;
     };
     return value_or_errno(on_open(fd, faulty_call::allocate, allocate), handle);
@@ -174,7 +174,7 @@ HLTHUNK_PUBLIC int hlthunk_device_memory_free(int fd, uint64_t handle)
         }
         card.memory.free(handle);
         --card.totals.allocations;
-        card.node.publish(card.memory.free_bytes());
+        card.show_free_memory();
         return 0;
     });
 }
@@ -215,7 +215,7 @@ HLTHUNK_PUBLIC uint64_t hlthunk_host_memory_map(int fd, void *host,
 HLTHUNK_PUBLIC int hlthunk_get_dev_memalloc_page_orders(int fd,
                                                         uint64_t *page_orders)
 {
-    if (find_inherited(fd) != nullptr) {
+    if (is_inherited(fd)) {
         return why_no_card(fd);
     }
     if ((find_any(fd) == nullptr) || (page_orders == nullptr)) {

@@ -2,16 +2,22 @@
 #include "hlthunk_emulator/box.h"
 
 #include "hlthunk_emulator/file_lock.h"
+#include "hlthunk_emulator/ports/wire.h"
 #include "hlthunk_emulator/settings.h"
-#include "util/file_mapping.h"
-#include "util/text.h"
+#include "util/process.h"
 
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <new>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -26,64 +32,44 @@ namespace {
 constexpr unsigned buses[] = {0x19, 0x1a, 0x33, 0x34, 0xb3, 0xb4, 0xcc, 0xcd};
 constexpr unsigned cards_per_domain = sizeof(buses) / sizeof(buses[0]);
 
-/* How long a turn is waited for: it takes as long as reading /proc. */
-constexpr std::chrono::seconds longest_turn{10};
+/* Another layout has another number. */
+constexpr uint64_t magic =
+    0x31786f6275616700 + sizeof(box_state) * 4096 + sizeof(wire_end);
 
-/* In a folder of the user's: the file that is locked while somebody has a thing
- * of the box. */
-util::unique_fd open_lock(const std::string &what)
+/* The wires are on pages of their own. */
+constexpr size_t state_bytes = (sizeof(box_state) + 4095) / 4096 * 4096;
+constexpr size_t box_bytes   = state_bytes + bytes_of_wires;
+
+/* Bytes of the file that are locked; it need not be that long. */
+constexpr off_t turn_byte        = 0;
+constexpr off_t first_taken      = max_cards;
+constexpr off_t first_use        = off_t{2} * max_cards;
+constexpr off_t first_member     = 4096;
+constexpr unsigned most_members  = 4096;
+constexpr unsigned uses_of_cards = 2;
+static_assert(first_use + off_t{uses_of_cards} * max_cards <= first_member);
+
+/* Joining takes as long as reading /proc, unless its process is stopped. */
+constexpr std::chrono::seconds longest_turn{60};
+
+/* A socket with an abstract name of the box. @return -EBUSY while another one
+ * has the name, or -errno. */
+int take_name(const std::string &what)
 {
-    const std::string path = get_settings().folder + '/' + what;
-    return util::unique_fd(
-        open(path.c_str(),
-             O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-}
-
-int take_lock(const std::string &what)
-{
-    util::unique_fd fd = open_lock(what);
-    if (!fd) {
-        return -errno;
-    }
-    const int ret = set_lock(fd.get(), F_WRLCK, 0, 0);
-    return (ret != 0) ? ret : fd.release();
-}
-
-/* A socket, and the name that one is bound to while somebody has a thing of the
- * box. */
-struct named_socket {
-    explicit named_socket(const std::string &what)
-    {
-        name.sun_family = AF_UNIX;
-        /* The leading zero byte makes the name abstract. */
-        const int bytes =
-            std::snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1,
-                          "hlthunk-emu/%u/%s/%s", geteuid(),
-                          get_settings().node.c_str(), what.c_str());
-        length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
-                                        static_cast<size_t>(bytes));
-    }
-    [[nodiscard]] const sockaddr *address() const
-    {
-        return reinterpret_cast<const sockaddr *>(&name);
-    }
-
-    util::unique_fd fd{socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
     sockaddr_un name{};
-    socklen_t length = 0;
-};
-
-/* Take a thing of the box. */
-int take(const std::string &what)
-{
-    if (!get_settings().folder.empty()) {
-        return take_lock(what);
-    }
-    named_socket held(what);
-    if (!held.fd || (bind(held.fd.get(), held.address(), held.length) != 0)) {
+    name.sun_family = AF_UNIX;
+    /* The leading zero byte makes the name abstract. */
+    const int bytes =
+        std::snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1,
+                      "hlthunk-emu/%s/%s", box_name().c_str(), what.c_str());
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) +
+                                               1 + static_cast<size_t>(bytes));
+    util::unique_fd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!fd || (bind(fd.get(), reinterpret_cast<const sockaddr *>(&name),
+                     length) != 0)) {
         return (errno == EADDRINUSE) ? -EBUSY : -errno;
     }
-    return held.fd.release();
+    return fd.release();
 }
 
 bool is_own_file(int ret, const struct stat &info)
@@ -93,20 +79,71 @@ bool is_own_file(int ret, const struct stat &info)
 
 /* Whoever may choose paths, in a mount namespace say, can have anything under
  * the name: a FIFO is not waited for. */
-util::unique_fd open_own(const std::filesystem::path &entry, int access)
+util::unique_fd open_own(const std::filesystem::path &entry)
 {
     struct stat info;
     if (!is_own_file(stat(entry.c_str(), &info), info)) {
         return {};
     }
-    util::unique_fd fd(open(entry.c_str(), access | O_CLOEXEC | O_NONBLOCK));
+    util::unique_fd fd(open(entry.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
     return is_own_file(fstat(fd.get(), &info), info) ? std::move(fd)
                                                      : util::unique_fd();
 }
 
-std::string card_name(unsigned index)
+bool has_members(const util::unique_fd &file)
 {
-    return "accel" + std::to_string(index);
+    return is_locked(file.get(), first_member, most_members);
+}
+
+/* The box file, as a member has it: names of sockets say "PID.FD" of each. */
+util::unique_fd find_file(const std::string &memfd)
+{
+    const std::string prefix = "@hlthunk-emu/" + box_name() + '/';
+    std::ifstream names("/proc/net/unix");
+    for (std::string line; std::getline(names, line);) {
+        const size_t at = line.find(prefix);
+        if (at == std::string::npos) {
+            continue;
+        }
+        unsigned pid = 0;
+        unsigned fd  = 0;
+        if (std::sscanf(line.c_str() + at + prefix.size(), "%u.%u", &pid,
+                        &fd) != 2) {
+            continue;
+        }
+        const std::filesystem::path file =
+            "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(fd);
+        std::error_code gone;
+        if (std::filesystem::read_symlink(file, gone).native() ==
+            "/memfd:" + memfd + " (deleted)") {
+            util::unique_fd found = open_own(file);
+            if (found && has_members(found)) {
+                return found;
+            }
+        }
+    }
+    return {};
+}
+
+ino_t namespace_of_this_process(const char *kind)
+{
+    struct stat info {};
+    (void)stat((std::string("/proc/self/ns/") + kind).c_str(), &info);
+    return info.st_ino;
+}
+
+off_t byte_of(box::use what, unsigned card)
+{
+    return first_use + static_cast<off_t>(what) * max_cards + card;
+}
+
+/* The first line, which is cut off. */
+std::string_view next_line(std::string_view &text)
+{
+    const size_t end            = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    return line;
 }
 
 } // namespace
@@ -133,65 +170,211 @@ int index_of_bus_id(const char *bus_id)
     return -1;
 }
 
-int take_card(unsigned index)
-{
-    return take(card_name(index));
-}
-
-int take_turn()
-{
-    return wait_while_busy(longest_turn, [] { return take("turn"); });
-}
-
-bool card_is_taken(unsigned index)
+std::string box_name()
 {
     if (!get_settings().folder.empty()) {
-        const util::unique_fd file = open_lock(card_name(index));
-        return file && is_locked(file.get(), 0, 0);
+        return get_settings().node;
     }
-    const named_socket asks(card_name(index));
-    /* Of datagram sockets: the holder does not notice. */
-    return asks.fd &&
-           (connect(asks.fd.get(), asks.address(), asks.length) == 0);
+    std::string reach = std::to_string(geteuid());
+    for (const char *kind : {"net", "pid", "user"}) {
+        reach += ' ' + std::to_string(namespace_of_this_process(kind));
+    }
+    char text[16];
+    std::snprintf(text, sizeof(text), "/%08zx",
+                  std::hash<std::string>()(reach) & UINT32_MAX);
+    return get_settings().node + text;
 }
 
-void visit_memory_files(const std::string &name, int access,
-                        const std::function<bool(util::unique_fd)> &visit)
+/* --- joining -------------------------------------------------------------- */
+
+box &box::instance()
 {
-    namespace fs             = std::filesystem;
-    const std::string target = "/memfd:" + name + " (deleted)";
-    for (const fs::path &process : util::list_folder("/proc")) {
-        /* Empty for another user's, and when it is gone. */
-        for (const fs::path &entry : util::list_folder(process / "fd")) {
-            std::error_code gone;
-            if (fs::read_symlink(entry, gone).native() != target) {
-                continue;
-            }
-            util::unique_fd fd = open_own(entry, access);
-            if (fd && !visit(std::move(fd))) {
-                return;
-            }
+    return util::of_this_process<box>();
+}
+
+box::box() : error_(join())
+{
+    if (error_ != 0) {
+        log("box '%s' cannot be joined: %s", get_settings().node.c_str(),
+            std::strerror(-error_));
+    }
+}
+
+/* One process at a time finds out whether there is a box. */
+int box::join()
+{
+    if (!get_settings().folder.empty()) {
+        const std::string path = get_settings().folder + "/box";
+        fd_.reset(open(path.c_str(),
+                       O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                       0600));
+        if (!fd_) {
+            return -errno;
         }
+        closed_in_children_ = util::closed_in_children(fd_.get());
+        int ret             = wait_while_busy(longest_turn, [this] {
+            return set_lock(fd_.get(), F_WRLCK, turn_byte);
+        });
+        if (ret == 0) {
+            ret = has_members(fd_) ? open_found() : begin_new();
+            (void)set_lock(fd_.get(), F_UNLCK, turn_byte);
+        }
+        return ret;
     }
-}
-
-int share_memory_file(const std::string &name, size_t length,
-                      util::unique_fd &file_p,
-                      const std::function<int(int fd)> &begin)
-{
-    const util::unique_fd turn(take_turn());
+    const util::unique_fd turn(
+        wait_while_busy(longest_turn, [] { return take_name("turn"); }));
     if (!turn) {
         return turn.get();
     }
-    visit_memory_files(name, O_RDWR, [&](util::unique_fd file) {
-        file_p = std::move(file);
-        return false;
-    });
-    if (file_p) {
-        return (util::lasting_length(file_p.get()) >= length) ? 0 : -EINVAL;
+    const util::closed_in_children not_the_childs(turn.get());
+    const std::string name = "hlthunk-emu/" + box_name() + "/box";
+    fd_                    = find_file(name);
+    const bool is_found    = static_cast<bool>(fd_);
+    if (!is_found) {
+        fd_ = util::make_lasting_file(name.c_str(), box_bytes);
     }
-    file_p = util::make_lasting_file(name.c_str(), length);
-    return file_p ? begin(file_p.get()) : -errno;
+    if (!fd_) {
+        return -errno;
+    }
+    closed_in_children_ = util::closed_in_children(fd_.get());
+    const int ret       = is_found ? open_found() : begin_new();
+    if (ret != 0) {
+        return ret;
+    }
+    name_.reset(
+        take_name(std::to_string(getpid()) + '.' + std::to_string(fd_.get())));
+    name_closed_in_children_ = util::closed_in_children(name_.get());
+    return name_ ? 0 : name_.get();
+}
+
+int box::begin_new()
+{
+    if (!get_settings().folder.empty() &&
+        ((ftruncate(fd_.get(), 0) != 0) ||
+         (ftruncate(fd_.get(), box_bytes) != 0))) {
+        return -errno;
+    }
+    if (!shared_.map(fd_.get(), 0, state_bytes)) {
+        return -errno;
+    }
+    auto *made             = new (shared_.start()) box_state;
+    const std::string text = settings_of_box();
+    std::snprintf(made->settings, sizeof(made->settings), "%s", text.c_str());
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+    const int ret = pthread_mutex_init(&made->traffic_mutex, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    made->magic = magic;
+    return (ret != 0) ? -ret : take_member_number();
+}
+
+int box::open_found()
+{
+    struct stat info {};
+    const bool is_file = get_settings().folder.empty()
+                             ? (util::lasting_length(fd_.get()) >= box_bytes)
+                             : ((fstat(fd_.get(), &info) == 0) &&
+                                (info.st_size >= off_t{box_bytes}));
+    if (!is_file || !shared_.map(fd_.get(), 0, state_bytes) ||
+        (state().magic != magic)) {
+        std::fprintf(stderr,
+                     "hlthunk-emu: the processes of box '%s' have another "
+                     "build of the emulator: no card can be opened (set "
+                     "HLTHUNK_EMU_NODE to another name)\n",
+                     get_settings().node.c_str());
+        return -EINVAL;
+    }
+    const int ret = compare_settings();
+    return (ret != 0) ? ret : take_member_number();
+}
+
+/* Lines are in the same order: a table's. */
+int box::compare_settings() const
+{
+    const std::string here = settings_of_box();
+    const std::string there(
+        state().settings, strnlen(state().settings, sizeof(state().settings)));
+    std::string differences;
+    std::string_view own    = here;
+    std::string_view theirs = there;
+    while (!own.empty()) {
+        const std::string_view line  = next_line(own);
+        const std::string_view other = next_line(theirs);
+        if (line != other) {
+            differences += (differences.empty() ? "" : ", ") +
+                           std::string(line) + " here and " +
+                           std::string(other.substr(other.find('=') + 1)) +
+                           " there";
+        }
+    }
+    if (differences.empty()) {
+        return 0;
+    }
+    std::fprintf(stderr,
+                 "hlthunk-emu: the processes of box '%s' have other settings: "
+                 "%s; no card can be opened (set the same, or "
+                 "HLTHUNK_EMU_NODE to another name)\n",
+                 get_settings().node.c_str(), differences.c_str());
+    return -EINVAL;
+}
+
+int box::take_member_number()
+{
+    madvise(shared_.start(), shared_.length(), MADV_DONTFORK);
+    for (unsigned i = 0; i < most_members; ++i) {
+        if (set_lock(fd_.get(), F_WRLCK, first_member + off_t{i}) == 0) {
+            member_ = static_cast<uint16_t>(i);
+            return 0;
+        }
+    }
+    return -EMFILE;
+}
+
+/* --- what there is of it -------------------------------------------------- */
+
+int box::map_wires(size_t bytes, util::file_mapping &mapping_p) const
+{
+    return mapping_p.map(fd_.get(), state_bytes, bytes) ? 0 : -errno;
+}
+
+/* By a file description of its own, to which the lock belongs. */
+int box::take_card(unsigned card) const
+{
+    char path[64];
+    std::snprintf(path, sizeof(path), "/proc/self/fd/%d", fd_.get());
+    util::unique_fd holder(open(path, O_RDWR | O_CLOEXEC));
+    if (!holder) {
+        return -errno;
+    }
+    const int ret = set_lock(holder.get(), F_WRLCK, first_taken + off_t{card});
+    return (ret != 0) ? ret : holder.release();
+}
+
+bool box::card_is_taken(unsigned card) const
+{
+    return is_locked(fd_.get(), first_taken + off_t{card});
+}
+
+void box::begin(use what, unsigned card) const
+{
+    (void)set_lock(fd_.get(), F_WRLCK, byte_of(what, card));
+}
+
+void box::end(use what, unsigned card) const
+{
+    (void)set_lock(fd_.get(), F_UNLCK, byte_of(what, card));
+}
+
+bool box::is_elsewhere(use what, unsigned card) const
+{
+    return is_locked(fd_.get(), byte_of(what, card));
+}
+
+bool box::is_there(uint16_t member) const
+{
+    return is_locked(fd_.get(), first_member + off_t{member});
 }
 
 } // namespace gaudi::emu

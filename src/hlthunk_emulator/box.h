@@ -1,20 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The emulated machine: its cards' names, who has them, and how its processes
- * find each other.
+ * The emulated machine: its cards' names, and the one file by which its
+ * processes know of each other: what box it is, who has which card, how much
+ * memory is free, what is on its way.
  *
- * A card is taken by binding an abstract socket named after user, box and card,
- * so it is free again the moment its holder dies, and nothing stays behind.
- * Processes of one user and network namespace that give HLTHUNK_EMU_NODE the
- * same value share a box. Other users can bind these names, too; in a folder
- * that HLTHUNK_EMU_NODE names, locked files stand in for them, which stay.
+ * The file is in memory and goes with the last process that has it; others find
+ * it in /proc, where an abstract name of each process's says. So a box is one
+ * of processes that can look into each other: of one user, and in the same
+ * namespaces of network, processes and users. In a folder that HLTHUNK_EMU_NODE
+ * names the file is there, and stays; what it says is void as soon as no
+ * process is a member of the box.
+ *
+ * Who has what is a lock of a byte of the file, and gone with its process.
  */
 #pragma once
 
+#include "hlthunk_emulator/asic.h"
+#include "hlthunk_emulator/traffic.h"
+#include "util/file_mapping.h"
+#include "util/fork_handlers.h"
 #include "util/unique_fd.h"
 
-#include <functional>
+#include <array>
+#include <atomic>
+#include <cstdint>
 #include <string>
+
+#include <pthread.h>
 
 namespace gaudi::emu {
 
@@ -28,50 +40,82 @@ std::string bus_id_of(unsigned index);
  */
 int index_of_bus_id(const char *bus_id);
 
-/**
- * Take a card for this process.
- *
- * @return A file descriptor that holds it, -EBUSY, or another -errno.
- */
-int take_card(unsigned index);
+/** Names this process's box among all of the machine. */
+std::string box_name();
 
-/**
- * Have no other process of the box do what takes this, too: waits for those
- * that do.
- *
- * @return A file descriptor that holds the turn, or -errno.
- */
-int take_turn();
+/** The begin of the box file. */
+struct box_state {
+    uint64_t magic;
+    char settings[4096]; /**< as settings_of_box() has them */
+    std::array<std::atomic<uint64_t>, max_cards> free_memory; /**< bytes, of
+                                                          cards that are open */
+    pthread_mutex_t traffic_mutex; /**< robust: its owner may be killed */
+    model_time looked_for_dead;
+    traffic all;
+};
 
-/**
- * Whether a process of the box has a card, this one included, or a dma-buf of
- * it. Does not take it.
- */
-bool card_is_taken(unsigned index);
+class box {
+public:
+    /** That of this process, joined or made by the first call. @throws
+     *  bad_alloc. */
+    static box &instance();
 
-/**
- * Open the files in memory of a name, by which the processes of a box know of
- * each other: those that processes of this user have open, if they may be
- * looked into.
- *
- * @param name    As memfd_create was given it.
- * @param access  O_RDONLY or O_RDWR.
- * @param visit   Called with each; returns whether to go on.
- */
-void visit_memory_files(const std::string &name, int access,
-                        const std::function<bool(util::unique_fd)> &visit);
+    /** As instance(). */
+    box();
+    box(const box &)            = delete;
+    box &operator=(const box &) = delete;
 
-/**
- * Open the file in memory of a name that the processes of the box share, or
- * make it, all zeros. Nobody else of the box makes one meanwhile.
- *
- * @param length  Bytes that it is to have at least.
- * @param begin   Called with the file when it is new, before others see what is
- *                in it; gives 0 or -errno.
- * @return 0, -EINVAL for a shorter file, or another -errno.
- */
-int share_memory_file(const std::string &name, size_t length,
-                      util::unique_fd &file_p,
-                      const std::function<int(int fd)> &begin);
+    /** 0, -EINVAL when others of the box have other settings, which is
+     *  reported on stderr, or another -errno. Nothing else is to be called
+     *  then. */
+    [[nodiscard]] int error() const { return error_; }
+
+    [[nodiscard]] box_state &state() const
+    {
+        return *reinterpret_cast<box_state *>(shared_.start());
+    }
+
+    /** Map the wires between ports, which are behind the state. @return 0 or
+     *  -errno. */
+    int map_wires(size_t bytes, util::file_mapping &mapping_p) const;
+
+    /**
+     * Take a card.
+     *
+     * @return A file descriptor that holds it, with all its copies, -EBUSY, or
+     *         another -errno.
+     */
+    [[nodiscard]] int take_card(unsigned card) const;
+
+    /** Whether a process has a card, this one included, or a dma-buf of it. */
+    [[nodiscard]] bool card_is_taken(unsigned card) const;
+
+    /** What one process may have of a card. */
+    enum class use : unsigned { compute_node, ports };
+
+    void begin(use what, unsigned card) const;
+    void end(use what, unsigned card) const;
+    /** Whether another process has it. */
+    [[nodiscard]] bool is_elsewhere(use what, unsigned card) const;
+
+    /** Number of this process in the box, and whether another one is there. */
+    [[nodiscard]] uint16_t member() const { return member_; }
+    [[nodiscard]] bool is_there(uint16_t member) const;
+
+private:
+    int join();
+    int begin_new();
+    int open_found();
+    int take_member_number();
+    int compare_settings() const;
+
+    util::unique_fd fd_;
+    util::closed_in_children closed_in_children_;
+    util::unique_fd name_; /* says where others find the file */
+    util::closed_in_children name_closed_in_children_;
+    util::file_mapping shared_;
+    uint16_t member_ = 0;
+    int error_       = 0;
+};
 
 } // namespace gaudi::emu

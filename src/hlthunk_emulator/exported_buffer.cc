@@ -11,7 +11,6 @@
 #include <cstring>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -110,30 +109,6 @@ void cut(std::vector<hbm_run> &runs, uint64_t size)
     std::erase_if(runs, [](const hbm_run &run) { return run.size == 0; });
 }
 
-/* Map the runs one behind the other. */
-char *map_runs(int memory_fd, const std::vector<hbm_run> &runs, uint64_t size)
-{
-    void *base = mmap(nullptr, size, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) {
-        return nullptr;
-    }
-    char *next = static_cast<char *>(base);
-    for (const hbm_run &run : runs) {
-        if (mmap(next, run.size, PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_NORESERVE | MAP_FIXED, memory_fd,
-                 static_cast<off_t>(run.offset)) == MAP_FAILED) {
-            munmap(base, size);
-            return nullptr;
-        }
-        next += run.size;
-    }
-    /* As for the card's own memory, see hbm.cc. */
-    madvise(base, size, MADV_DONTFORK);
-    madvise(base, size, MADV_DONTDUMP);
-    return static_cast<char *>(base);
-}
-
 } // namespace
 
 int create_dmabuf(int memory_fd, int holder_fd, unsigned card, uint64_t mark,
@@ -225,14 +200,12 @@ int imported_memory::create(int fd, uint64_t size, imported_memory &memory_p)
         return ((message.msg_flags & MSG_CTRUNC) != 0) ? -EMFILE : -EINVAL;
     }
 
-    const uint64_t mapped = util::round_up(size, host_page);
-    cut(runs, mapped);
+    cut(runs, util::round_up(size, host_page));
     imported_memory created;
-    char *data = map_runs(attached[memory].get(), runs, mapped);
-    if (data == nullptr) {
+    created.mapping_ = map_runs(attached[memory].get(), runs);
+    if (created.mapping_.start() == nullptr) {
         return -ENOMEM;
     }
-    created.mapping_            = util::file_mapping(data, mapped);
     created.fd_                 = std::move(dmabuf);
     created.closed_in_children_ = util::closed_in_children(created.fd_.get());
     created.card_               = static_cast<unsigned>(header.card);

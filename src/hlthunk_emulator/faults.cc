@@ -2,6 +2,7 @@
 #include "hlthunk_emulator/faults.h"
 
 #include "hlthunk_emulator/ports/wiring.h"
+#include "hlthunk_emulator/settings.h"
 #include "util/made_once.h"
 
 #include <algorithm>
@@ -270,7 +271,11 @@ faults &faults::instance()
 {
     /* Never destroyed: engine threads may outlive static destructors. */
     static constinit util::made_once<faults *> wished;
-    return *wished.get([] { return new faults; });
+    return *wished.get([] {
+        auto *const made = new faults;
+        made->add(get_settings().faults);
+        return made;
+    });
 }
 
 void faults::add(const std::vector<fault> &wished)

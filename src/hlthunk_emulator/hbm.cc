@@ -3,11 +3,9 @@
 
 #include "hlthunk_emulator/settings.h"
 #include "util/addresses.h"
-#include "util/file_mapping.h"
 #include "util/placement.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include <fcntl.h>
@@ -15,6 +13,32 @@
 #include <unistd.h>
 
 namespace gaudi::emu {
+
+util::file_mapping map_runs(int fd, const std::vector<hbm_run> &runs)
+{
+    size_t size = 0;
+    for (const hbm_run &run : runs) {
+        size += run.size;
+    }
+    void *base = mmap(nullptr, size, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) {
+        return {};
+    }
+    util::file_mapping mapped(static_cast<char *>(base), size);
+    char *next = mapped.start();
+    for (const hbm_run &run : runs) {
+        if (mmap(next, run.size, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd,
+                 static_cast<off_t>(run.offset)) == MAP_FAILED) {
+            return {};
+        }
+        next += run.size;
+    }
+    madvise(base, size, MADV_DONTFORK);
+    madvise(base, size, MADV_DONTDUMP);
+    return mapped;
+}
 
 int hbm::create(uint64_t size, std::optional<unsigned> node)
 {
@@ -30,21 +54,8 @@ int hbm::create(uint64_t size, std::optional<unsigned> node)
     if (!fd_) {
         return -errno;
     }
-    if (!mapping_.map(fd(), 0, size_)) {
-        /* Valgrind says EINVAL, others ENOMEM. */
-        std::fprintf(stderr,
-                     "hlthunk-emu: the address space of this process has no "
-                     "room for the %lu MiB of a card (HLTHUNK_EMU_HBM=4G needs "
-                     "less): %s\n",
-                     size_ >> 20, std::strerror(errno));
-        return -ENOMEM;
-    }
     closed_in_children_ = util::closed_in_children(fd());
-    char *const base    = mapping_.start();
-    /* A forked child has no business here, and core dumps neither. */
-    madvise(base, size_, MADV_DONTFORK);
-    madvise(base, size_, MADV_DONTDUMP);
-    gaudi::util::place_memory(base, size_, node);
+    node_               = node;
 
     free_pages_ = pages;
     used_.assign(pages, false);
@@ -63,12 +74,10 @@ uint64_t hbm::allocate(uint64_t size)
 
     hbm_allocation allocation;
     allocation.size = missing * page_;
-    free_pages_ -= missing;
     for (uint64_t page = 0; missing > 0; ++page) {
         if (used_[page]) {
             continue;
         }
-        used_[page]           = true;
         const uint64_t offset = page * page_;
         auto &runs            = allocation.runs;
         if (!runs.empty() &&
@@ -79,6 +88,14 @@ uint64_t hbm::allocate(uint64_t size)
         }
         --missing;
     }
+    allocation.data = map_runs(fd(), allocation.runs);
+    if (allocation.data.start() == nullptr) {
+        log("%lu MiB of device memory: %s", allocation.size >> 20,
+            std::strerror(errno));
+        return 0;
+    }
+    util::place_memory(allocation.data.start(), allocation.size, node_);
+    mark_pages(allocation, true);
     /* The lowest that is free. */
     uint64_t handle = 1;
     for (const auto &entry : allocations_) {
@@ -103,12 +120,20 @@ void hbm::free(uint64_t handle)
     for (const hbm_run &run : found->second.runs) {
         fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   static_cast<off_t>(run.offset), static_cast<off_t>(run.size));
+    }
+    mark_pages(found->second, false);
+    allocations_.erase(found);
+}
+
+void hbm::mark_pages(const hbm_allocation &allocation, bool used)
+{
+    for (const hbm_run &run : allocation.runs) {
         for (uint64_t done = 0; done < run.size; done += page_) {
-            used_[(run.offset + done) / page_] = false;
+            used_[(run.offset + done) / page_] = used;
         }
     }
-    free_pages_ += found->second.size / page_;
-    allocations_.erase(found);
+    const uint64_t pages = allocation.size / page_;
+    free_pages_          = used ? free_pages_ - pages : free_pages_ + pages;
 }
 
 } // namespace gaudi::emu

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The device memory of one card: a memfd, mapped where only the engines know,
- * and the allocator of its pages.
+ * The device memory of one card: a memfd, and the allocator of its pages, which
+ * maps them where only the engines know.
  *
  * Not thread-safe: its card's lock protects it.
  */
@@ -24,10 +24,15 @@ struct hbm_run {
     uint64_t size;
 };
 
+/** Map runs one behind the other, out of reach of core dumps and forked
+ *  children. @return Nothing, with errno, without address space. */
+util::file_mapping map_runs(int fd, const std::vector<hbm_run> &runs);
+
 /** One allocation: its pages need not be neighbours. */
 struct hbm_allocation {
     std::vector<hbm_run> runs;
-    uint64_t size     = 0; /**< bytes, whole pages */
+    util::file_mapping data; /**< where the engines see it */
+    uint64_t size     = 0;   /**< bytes, whole pages */
     unsigned mappings = 0;
 };
 
@@ -37,7 +42,8 @@ public:
      *  -errno. */
     int create(uint64_t size, std::optional<unsigned> node);
 
-    /** Allocate whole pages. @return The handle, 0 when not enough is free. */
+    /** Allocate whole pages. @return The handle, 0 when not enough is free, or
+     *  the process has no address space for them. */
     uint64_t allocate(uint64_t size);
 
     /** @return nullptr for an unknown handle. */
@@ -49,16 +55,13 @@ public:
     [[nodiscard]] uint64_t size() const { return size_; }
     [[nodiscard]] uint64_t free_bytes() const { return free_pages_ * page_; }
     [[nodiscard]] int fd() const { return fd_.get(); }
-    /** Where the engines see an offset. */
-    [[nodiscard]] char *at(uint64_t offset) const
-    {
-        return mapping_.start() + offset;
-    }
 
 private:
+    void mark_pages(const hbm_allocation &allocation, bool used);
+
     util::unique_fd fd_;
     util::closed_in_children closed_in_children_; /* keeps the memory alive */
-    util::file_mapping mapping_;
+    std::optional<unsigned> node_;
     uint64_t page_       = 0;
     uint64_t size_       = 0;
     uint64_t free_pages_ = 0;

@@ -7,8 +7,7 @@
  * What differs from the driver and matters to applications: in a forked child
  * every call on a compute node that the parent opened, these included, answers
  * -ENODEV, hlthunk_close excepted. hlthunk_get_open_stats knows the opens of
- * the calling process (and, in a forked child, those of its parents before the
- * fork), not those of other processes that ended; whether the card is in use it
+ * the calling process, not those of other ones; whether the card is in use it
  * knows of all processes of the box. What a card imports counts as device
  * memory in the counters. A node that is closed with close(2) leaves the card
  * taken until its process opens or asks about it again, or ends.

@@ -254,19 +254,10 @@ bool mmu::walk(uint64_t va, tlb_entry &entry) const
     entry.start              = found->first;
     entry.end                = found->first + region.size;
     entry.of                 = {region.kind, region.import.card()};
-    if (region.kind != memory_kind::device) {
-        entry.address = region.host;
-        return entry.address != nullptr;
-    }
-    for (const hbm_run &run : memory_.find(region.handle)->runs) {
-        if (va - entry.start < run.size) {
-            entry.end     = entry.start + run.size;
-            entry.address = memory_.at(run.offset);
-            return true;
-        }
-        entry.start += run.size;
-    }
-    return false;
+    entry.address            = (region.kind == memory_kind::device)
+                                   ? memory_.find(region.handle)->data.start()
+                                   : region.host;
+    return entry.address != nullptr;
 }
 
 } // namespace gaudi::emu

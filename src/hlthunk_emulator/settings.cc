@@ -181,83 +181,123 @@ std::string read_kind(const char *text, settings &result)
                   "or hl338, also with d or e");
 }
 
+std::string read_yes(const char *text, const char *expected, bool &target)
+{
+    return unless(is_yes(text, target), expected);
+}
+
+std::string yes(bool value)
+{
+    return value ? "y" : "n";
+}
+
+std::string size_text(uint64_t bytes)
+{
+    constexpr std::string_view units = "KMGT";
+    size_t unit                      = 0;
+    for (; (unit < units.size()) && (bytes % 1024 == 0); ++unit) {
+        bytes /= 1024;
+    }
+    return std::to_string(bytes) +
+           std::string((unit > 0) ? units.substr(unit - 1, 1) : "");
+}
+
 /* Those further down may depend on those above. */
 constexpr struct {
     const char *name;
     bool is_text; /* an empty one is as good as none */
     std::string (*read)(const char *text, settings &result);
+    /* Of what all processes of a box have in common; nullptr: no such. */
+    std::string (*show)(const settings &is);
 } variables[] = {
-    {"HLTHUNK_EMU_ASIC", true, read_kind},
+    {"HLTHUNK_EMU_ASIC", true, read_kind,
+     [](const settings &is) { return is.kind->name; }},
     {"HLTHUNK_EMU_DEVICES", false,
      [](const char *text, settings &result) {
          return read_number(text, 1, max_cards,
                             "a number of cards from 1 to 64", result.devices);
-     }},
+     },
+     [](const settings &is) { return std::to_string(is.devices); }},
     {"HLTHUNK_EMU_ENGINES", false,
      [](const char *text, settings &result) {
          return read_number(text, 0, 16, "a number of threads from 0 to 16",
                             result.engines);
-     }},
-    {"HLTHUNK_EMU_DRAM_PAGE", false, read_page},
+     },
+     nullptr},
+    {"HLTHUNK_EMU_DRAM_PAGE", false, read_page,
+     [](const settings &is) { return size_text(is.dram_page); }},
     {"HLTHUNK_EMU_HBM", false,
      [](const char *text, settings &result) {
          return read_number(text, 2 * result.dram_page, 1ull << 40,
                             "a size from two DRAM pages to 1T", result.hbm);
-     }},
-    {"HLTHUNK_EMU_NODE", true, read_node},
+     },
+     [](const settings &is) { return size_text(is.hbm); }},
+    {"HLTHUNK_EMU_NODE", true, read_node, nullptr},
     {"HLTHUNK_EMU_IMPORT", true,
      [](const char *text, settings &result) {
-         return unless(is_yes(text, result.import),
-                       "y (as the vendor's driver) or n (as the mainline one)");
-     }},
+         return read_yes(
+             text, "y (as the vendor's driver) or n (as the mainline one)",
+             result.import);
+     },
+     [](const settings &is) { return yes(is.import); }},
     {"HLTHUNK_EMU_PORTS", true,
      [](const char *text, settings &result) {
-         return unless(is_yes(text, result.ports),
-                       "y (the cards' ports can be used) or n");
-     }},
+         return read_yes(text, "y (the cards' ports can be used) or n",
+                         result.ports);
+     },
+     [](const settings &is) { return yes(is.ports); }},
     {"HLTHUNK_EMU_EDMA", false,
      [](const char *text, settings &result) {
          return unless(
              parse_mask(text, result.kind->edma_mask, result.edma_mask),
              "a mask of at most 8 engines, as 0xff");
-     }},
-    {"HLTHUNK_EMU_NUMA", true, read_numa},
-    {"HLTHUNK_EMU_FAULTS", true, read_faults},
+     },
+     [](const settings &is) { return std::to_string(is.edma_mask); }},
+    {"HLTHUNK_EMU_NUMA", true, read_numa, nullptr},
+    {"HLTHUNK_EMU_FAULTS", true, read_faults, nullptr},
     {"HLTHUNK_EMU_PORT_DRAIN", false,
      [](const char *text, settings &result) {
          return read_number(text, 0, 60000,
                             "a number of milliseconds from 0 to 60000",
                             result.port_drain);
-     }},
+     },
+     nullptr},
     {"HLTHUNK_EMU_PORT_RETRIES", false,
      [](const char *text, settings &result) {
          return read_number(text, 0, 254, "a number of retries from 0 to 254",
                             result.port_retries);
-     }},
+     },
+     nullptr},
     {"HLTHUNK_EMU_SYSFS", true,
      [](const char *text, settings &result) {
          const bool good = (*text == '/');
          result.sysfs    = good ? text : "";
          return unless(good, "an absolute path");
+     },
+     nullptr},
+    {"HLTHUNK_EMU_TIMING", true, read_timing,
+     [](const settings &is) {
+         return is.timing.has_value() ? to_text(*is.timing) : "off";
      }},
-    {"HLTHUNK_EMU_TIMING", true, read_timing},
     {"HLTHUNK_EMU_LOG_JOBS", true,
      [](const char *text, settings &result) {
          result.job_log = text;
          return std::string();
-     }},
+     },
+     nullptr},
     {"HLTHUNK_EMU_LOG", true,
      [](const char *text, settings &result) {
          result.log = (std::strcmp(text, "0") != 0);
          return std::string();
-     }},
+     },
+     nullptr},
 };
 
 settings read_settings()
 {
     settings result;
     (void)read_kind("gaudi2", result);
-    for (const auto &[name, is_text, read] : variables) {
+    for (const auto &[name, is_text, read, show] : variables) {
         const char *text = secure_getenv(name);
         if ((text == nullptr) || (is_text && (*text == '\0'))) {
             continue;
@@ -283,6 +323,17 @@ util::made_once<settings> known_settings;
 const settings &get_settings()
 {
     return known_settings.get(read_settings);
+}
+
+std::string settings_of_box()
+{
+    std::string text;
+    for (const auto &[name, is_text, read, show] : variables) {
+        if (show != nullptr) {
+            text += std::string(name) + '=' + show(get_settings()) + '\n';
+        }
+    }
+    return text;
 }
 
 void log(const char *format, ...)

@@ -24,8 +24,8 @@ struct settings {
     uint64_t dram_page = 0;   /**< what device memory is allocated in */
     uint32_t edma_mask = 0;   /**< EDMA engines that programs may use */
     std::string node   = "0"; /**< name of the box */
-    std::string folder;   /**< of its locks; empty: they are abstract names */
-    unsigned engines = 1; /**< engine threads of this process */
+    std::string folder;       /**< of its file; empty: that is in memory */
+    unsigned engines = 1;     /**< engine threads of this process */
     bool import      = true;  /**< the driver imports dma-bufs */
     bool ports       = false; /**< there is a driver of the cards' ports */
     /** NUMA node of all cards, -1 for an unknown one; none: those of this
@@ -55,6 +55,9 @@ struct settings {
 
 /** The settings of this process. Bad values are reported on stderr, once. */
 const settings &get_settings();
+
+/** What all processes of a box have to have in common, NAME=VALUE in lines. */
+std::string settings_of_box();
 
 /** Explain something on stderr, when HLTHUNK_EMU_LOG is set. */
 [[gnu::format(printf, 1, 2)]] void log(const char *format, ...);

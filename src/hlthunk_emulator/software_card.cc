@@ -10,7 +10,7 @@
 #include "hlthunk_emulator/settings.h"
 #include "hlthunk_emulator/sysfs_view.h"
 #include "util/background_thread.h"
-#include "util/made_once.h"
+#include "util/process.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -35,19 +35,39 @@ software_card::software_card(unsigned index)
       resets_(get_settings().resets[index])
 {}
 
+/* Made anew in a forked child. */
+struct software_card::cards_of_process {
+    cards_of_process()
+    {
+        for (unsigned i = 0; i < max_cards; ++i) {
+            all[i].reset(new software_card(i));
+        }
+    }
+
+    all_cards all;
+};
+
 const software_card::all_cards &software_card::make_all()
 {
-    static constinit util::made_once<all_cards> cards;
-    const all_cards &made = cards.get([] {
-        faults::instance().add(get_settings().faults);
-        all_cards all;
-        for (unsigned i = 0; i < max_cards; ++i) {
-            all[i] = new software_card(i);
-        }
-        return all;
-    });
+    (void)faults::instance(); /* those that variables wish for */
+    if (!util::run_in_children_once<after_fork>()) {
+        throw std::bad_alloc();
+    }
+    const all_cards &made = util::of_this_process<cards_of_process>().all;
     cards_.store(&made, std::memory_order_release);
     return made;
+}
+
+/* In the child: the compute nodes that are known are the parent's. */
+void software_card::after_fork()
+{
+    cards_.store(nullptr);
+    for (int fd = 0; fd < device_files_end; ++fd) {
+        const device_file file = device_file_at(fd);
+        if (file.kind == file_of::compute) {
+            (void)add_device_file(fd, {file_of::inherited, file.card});
+        }
+    }
 }
 
 void software_card::release(card_lock &lock)
@@ -55,11 +75,11 @@ void software_card::release(card_lock &lock)
     /* Stopping lets go of the lock: another thread that closes the card finds
      * it closed. */
     const std::unique_ptr<context> closing = std::move(open_);
+    for (int fd = 0; fd < device_files_end; ++fd) {
+        remove_device_file(fd, {file_of::compute, index_});
+    }
     closing->queues.stop(lock);
-    /* For copies of the node that live on. */
-    closing->node.publish(closing->memory.size());
-    last_period_  = clock::now() - closing->opened_at;
-    for_children_ = {};
+    last_period_ = clock::now() - closing->opened_at;
     note_breakdown(*closing);
     const fault_effect met = faults::meet(faulty_call::close, index_);
     if ((met.kind == fault_kind::reset) && !removed_) {
@@ -69,58 +89,31 @@ void software_card::release(card_lock &lock)
     if (box_traffic *timing = box_traffic::instance()) {
         timing->forget(index_);
     }
+    box::instance().end(box::use::compute_node, index_);
 }
 
-/* Close a card that the application closed with close(2), and not through us.
- */
+/* Close a card whose last descriptor the application closed with close(2). */
 void software_card::drop_stale(card_lock &lock)
 {
-    if ((open_ == nullptr) || open_->node.id().is_current()) {
-        return;
-    }
-    /* The number is another file's now. */
-    remove_device_file(open_->node.fd(), {file_of::compute, index_});
-    if (!go_on_with_duplicate()) {
+    if ((open_ != nullptr) && (open_->node.find() < 0)) {
         release(lock);
     }
-}
-
-/* The descriptor is gone, but perhaps not the last one of the node. */
-bool software_card::go_on_with_duplicate()
-{
-    std::erase_if(open_->duplicates, [&](int fd) {
-        const bool stale = !open_->node.id().is_same(fd);
-        if (stale) {
-            remove_device_file(fd, {file_of::compute, index_});
-        }
-        return stale;
-    });
-    const int duplicate = open_->node.id().find_duplicate();
-    if ((duplicate < 0) ||
-        !add_device_file(duplicate, {file_of::compute, index_})) {
-        return false;
-    }
-    open_->node.move_to(duplicate);
-    show_children();
-    return true;
 }
 
 bool software_card::recognize(int fd)
 {
     const card_lock lock(lock_);
-    if ((open_ != nullptr) && open_->node.id().is_same(fd)) {
-        open_->duplicates.push_back(fd);
-        return add_device_file(fd, {file_of::compute, index_});
-    }
-    if (is_inherited(fd)) {
-        return add_device_file(fd, {file_of::inherited, index_});
-    }
-    return false;
+    return (open_ != nullptr) && open_->node.is_same(fd) &&
+           add_device_file(fd, {file_of::compute, index_});
 }
 
 int software_card::open()
 {
     guard_copies();
+    const box &shared = box::instance();
+    if (shared.error() != 0) {
+        return shared.error();
+    }
     auto watch = job_watch::create(index_);
     card_lock lock(lock_);
     note_breakdown();
@@ -142,53 +135,80 @@ int software_card::open()
     if (open_ != nullptr) {
         return -EBUSY;
     }
-    if (inherited_.holder.fd >= 0) {
-        if (inherited_.node.is_current()) {
-            log("%s: open in the process that forked this one", name_.c_str());
-            return -EBUSY;
-        }
-        drop_inherited();
-    }
-
-    util::unique_fd holder(take_card(index_));
+    util::unique_fd holder(shared.take_card(index_));
     if (!holder) {
         log("%s: taken by another process", name_.c_str());
         return holder.get();
     }
-    const uint64_t size = get_settings().user_hbm();
     completed_.clear(); /* the numbers begin anew */
     if (box_traffic *const timing = box_traffic::instance()) {
         timing->forget(index_); /* what a process that was killed had */
     }
     auto opened = std::make_unique<context>(completed_, name_.c_str(), index_,
                                             std::move(watch));
-    opened->holder = std::move(holder);
+    opened->holder_closed_in_children = util::closed_in_children(holder.get());
+    opened->holder                    = std::move(holder);
 
-    int ret = opened->memory.create(size, numa_node_of(index_));
+    int ret =
+        opened->memory.create(get_settings().user_hbm(), numa_node_of(index_));
     if (ret != 0) {
         return ret;
     }
-    ret = opened->node.create(index_);
-    if (ret != 0) {
-        return ret;
+    const int fd = opened->node.create(index_);
+    if (fd < 0) {
+        return fd;
     }
-    opened->node.publish(size);
+    opened->show_free_memory();
+    shared.begin(box::use::compute_node, index_);
     open_ = std::move(opened);
-    show_children();
     ++opens_;
-    return open_->node.fd();
+    return fd;
 }
 
 int software_card::close(int fd)
 {
     card_lock lock(lock_);
-    if ((open_ == nullptr) || !open_->node.id().is_same(fd)) {
+    if ((open_ == nullptr) || !open_->node.is_same(fd)) {
         return -EBADF;
     }
-    if ((open_->node.fd() == fd) && !go_on_with_duplicate()) {
-        release(lock);
+    const int ret = (::close(fd) == 0) ? 0 : -errno;
+    drop_stale(lock);
+    return ret;
+}
+
+uint64_t software_card::free_dram()
+{
+    {
+        card_lock lock(lock_);
+        drop_stale(lock);
+        if (open_ != nullptr) {
+            return open_->memory.free_bytes();
+        }
     }
-    return (::close(fd) == 0) ? 0 : -errno;
+    const box &shared = box::instance();
+    return shared.is_elsewhere(box::use::compute_node, index_)
+               ? shared.state().free_memory[index_].load()
+               : get_settings().user_hbm();
+}
+
+void software_card::open_stats(hlthunk_open_stats_info &stats)
+{
+    using std::chrono::duration_cast;
+    using std::chrono::milliseconds;
+
+    card_lock lock(lock_);
+    drop_stale(lock);
+    const box &shared  = box::instance();
+    const bool is_open = (open_ != nullptr) ||
+                         shared.is_elsewhere(box::use::compute_node, index_);
+    stats                       = {};
+    stats.open_counter          = opens_;
+    stats.is_compute_ctx_active = shared.card_is_taken(index_) ? 1 : 0;
+    /* Somebody still has a dma-buf of it. */
+    stats.compute_ctx_in_release =
+        (stats.is_compute_ctx_active != 0) && !is_open ? 1 : 0;
+    stats.last_open_period_ms = static_cast<uint64_t>(
+        duration_cast<milliseconds>(last_period_).count());
 }
 
 void software_card::kick_engines()

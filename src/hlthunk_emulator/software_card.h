@@ -7,12 +7,14 @@
  */
 #pragma once
 
+#include "hlthunk_emulator/box.h"
 #include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/hbm.h"
 #include "hlthunk_emulator/hlthunk_emu.h"
 #include "hlthunk_emulator/mmu.h"
 #include "hlthunk_emulator/node_file.h"
 #include "hlthunk_emulator/queue_manager.h"
+#include "util/fork_handlers.h"
 
 #include <array>
 #include <atomic>
@@ -41,11 +43,17 @@ public:
               queues(table, totals, completed, name, index, std::move(watch))
         {}
 
+        /** Tell other processes how much device memory is free. */
+        void show_free_memory() const
+        {
+            box::instance().state().free_memory[index] = memory.free_bytes();
+        }
+
         const char *const name;
         const unsigned index;
         util::unique_fd holder; /* keeps other openers out */
+        util::closed_in_children holder_closed_in_children;
         node_file node;
-        std::vector<int> duplicates; /* found so far; may be closed by now */
         hbm memory;
         mmu table;
         hlthunk_emu_counters totals{};
@@ -54,10 +62,19 @@ public:
         uint64_t next_buffer        = host_page;
         bool broken_down            = false; /* and the card has noticed */
         clock::time_point opened_at = clock::now();
-        context *previous           = nullptr; /* see abandoned_ */
     };
 
-    /** The card of this index. */
+    /**
+     * The card of this index.
+     *
+     * A forked child has cards of its own, none of which is open: calls on a
+     * compute node that it has inherited answer -ENODEV, and it keeps no card
+     * taken. Here the emulator differs from the driver, which lets a child act
+     * on the context of its parent: the emulated card is the memory and the
+     * threads of one process.
+     *
+     * @throws bad_alloc.
+     */
     static software_card &at(unsigned index)
     {
         const all_cards *known = cards_.load(std::memory_order_acquire);
@@ -77,41 +94,15 @@ public:
      *  one is closed. @return 0, or -EBADF when it is not open. */
     int close(int fd);
 
-    /** Note a duplicate of the compute node, or of one inherited by fork.
+    /** Note a duplicate of the compute node.
      *  @return Whether the descriptor is one. */
     bool recognize(int fd);
-
-    /** Close the compute node of the process that forked this one. */
-    int close_inherited(int fd);
 
     /** Free device memory, bytes, whoever has the card open. */
     uint64_t free_dram();
 
     /** As hlthunk_get_open_stats. */
     void open_stats(hlthunk_open_stats_info &stats);
-
-    /**
-     * Have children that are forked from now on let go of cards. Call before a
-     * card is opened; more than once is fine.
-     *
-     * In a child every call on an inherited compute node but hlthunk_close
-     * answers -ENODEV, and no engine thread runs. Here the emulator differs
-     * from the driver, which lets a child act on the context of its parent: the
-     * emulated card is the memory and the threads of one process. The node
-     * stays open, and so the card taken, until the child has closed it, too.
-     * The child may open other cards, and use the control nodes that it
-     * inherited.
-     *
-     * As fork_handlers.h demands, fork() waits for no lock of the emulator. So
-     * the child's copy of a card may be half changed: it is put aside unread,
-     * and all locks are made anew. The child needs but the descriptors of the
-     * node and of what keeps others out. It finds them where a thread of the
-     * parent may have been writing, and compares them with the files. The
-     * memory of the card and imported dma-bufs are util::closed_in_children.
-     *
-     * @throws bad_alloc.
-     */
-    static void prepare_for_fork();
 
     [[nodiscard]] unsigned index() const { return index_; }
 
@@ -156,16 +147,11 @@ public:
              uint64_t &seq_p);
 
 private:
-    /* What a card is to a child of the process that has it open. Written under
-     * the lock, but the child may see it half written. */
-    struct inherited {
-        node_id node;
-        node_id holder;
-    };
+    using all_cards = std::array<std::unique_ptr<software_card>, max_cards>;
 
-    using all_cards = std::array<software_card *, max_cards>;
-
+    struct cards_of_process;
     static const all_cards &make_all();
+    static void after_fork();
     explicit software_card(unsigned index);
     void kick_engines();
     bool run_unattended(); /* see engine_work */
@@ -185,14 +171,9 @@ private:
     void end_process_soon();
     void release(card_lock &lock);
     void drop_stale(card_lock &lock);
-    bool go_on_with_duplicate();
-    void show_children();
-    void after_fork_in_child();
-    static void after_fork();
-    [[nodiscard]] bool is_inherited(int fd) const;
-    void drop_inherited();
 
-    /* Never destroyed: engine threads may outlive static destructors. */
+    /* Those of this process. Never destroyed: engine threads may outlive static
+     * destructors. */
     static inline std::atomic<const all_cards *> cards_{nullptr};
 
     const unsigned index_;
@@ -200,10 +181,6 @@ private:
     util::brief_lock lock_;
     completed_jobs completed_; /* of the open context; needs no lock */
     std::unique_ptr<context> open_;
-    context *abandoned_ = nullptr; /* of processes that forked this one; never
-                                      looked into */
-    inherited for_children_;       /* of the open context */
-    inherited inherited_;          /* of the process that forked this one */
     uint64_t opens_ = 0;
     uint32_t resets_;            /* opens that find the card in reset */
     bool resets_itself_ = false; /* because it was closed */

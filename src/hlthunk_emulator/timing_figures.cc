@@ -105,4 +105,29 @@ std::string read_figures(std::string_view list, timing_figures &figures)
     return wrong;
 }
 
+namespace {
+
+std::string list_of(const timing_figures &figures)
+{
+    std::string list;
+    for (const key &each : keys) {
+        char number[32];
+        const char *const end =
+            std::to_chars(number, std::end(number), figures.*each.figure).ptr;
+        list += (list.empty() ? "" : ",") + std::string(each.name) + '=' +
+                std::string(static_cast<const char *>(number), end);
+    }
+    return list;
+}
+
+} // namespace
+
+std::string to_text(const timing_figures &figures)
+{
+    const std::string list = list_of(figures);
+    return (list == list_of(hls2_figures))   ? "hls2"
+           : (list == list_of(hls3_figures)) ? "hls3"
+                                             : list;
+}
+
 } // namespace gaudi::emu

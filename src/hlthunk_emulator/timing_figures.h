@@ -96,4 +96,7 @@ inline constexpr timing_figures hls3_figures = {
  */
 std::string read_figures(std::string_view list, timing_figures &figures);
 
+/** The same list; `hls2` and `hls3` for theirs. */
+std::string to_text(const timing_figures &figures);
+
 } // namespace gaudi::emu

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <sstream>
 #include <stdexcept>
@@ -46,8 +47,36 @@ void make_pipe(int ends[2])
     }
 }
 
-std::vector<std::string> make_environment(const child_options &options)
+/* The box of a child whose cards are other ones: processes of one box have to
+ * agree on these. Empty: the test's. */
+std::string box_of(const child_options &options)
 {
+    std::string settings;
+    for (const auto &[name, value] : options.environment) {
+        for (const char *shared : {"ASIC", "DEVICES", "HBM", "DRAM_PAGE",
+                                   "IMPORT", "PORTS", "EDMA", "TIMING"}) {
+            if (name == std::string("HLTHUNK_EMU_") + shared) {
+                settings += name + value;
+            }
+        }
+        if (name == "HLTHUNK_EMU_NODE") {
+            return "";
+        }
+    }
+    const char *own = std::getenv("HLTHUNK_EMU_NODE");
+    return (settings.empty() || (own == nullptr))
+               ? ""
+               : own + ("-" + std::to_string(
+                                  std::hash<std::string>()(settings) % 65536));
+}
+
+std::vector<std::string> make_environment(const child_options &wished)
+{
+    child_options options = wished;
+    const std::string box = box_of(options);
+    if (!box.empty()) {
+        options.environment.emplace_back("HLTHUNK_EMU_NODE", box);
+    }
     std::vector<std::string> result;
     for (const auto &[name, value] : options.environment) {
         result.push_back(name + "=" + value);

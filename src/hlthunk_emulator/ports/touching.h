@@ -50,7 +50,7 @@ port_context::touched port_context::touch(uint64_t va, uint64_t size,
     auto result   = touched::gone;
     const int ret = software_card::at(card_).with_open(
         {}, [&](software_card::context &of, card_lock &) {
-            if (of.node.id().inode != node_.inode) {
+            if (of.node.inode() != node_.inode) {
                 return -ENODEV;
             }
             result = for_each_piece(of, va, size, work);

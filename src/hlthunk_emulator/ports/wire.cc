@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/ports/wire.h"
 
-#include "hlthunk_emulator/box.h"
-#include "hlthunk_emulator/file_lock.h"
 #include "hlthunk_emulator/settings.h"
 #include "hlthunk_emulator/sysfs_view.h"
 #include "util/process.h"
@@ -12,30 +10,16 @@
 #include <cstring>
 
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 namespace gaudi::emu {
 
 namespace {
-
-constexpr size_t bytes_of_box =
-    sizeof(wire_end) * size_t{max_cards} * ports_of_card;
 
 /* Packets begin at multiples of their heads. */
 uint64_t place_of(uint32_t bytes)
 {
     return sizeof(packet) + (uint64_t{bytes} + sizeof(packet) - 1) /
                                 sizeof(packet) * sizeof(packet);
-}
-
-/* Other builds may have other packets. */
-std::string name_of_file()
-{
-    struct stat net {};
-    (void)stat("/proc/self/ns/net", &net);
-    return "hlthunk-emu/" + get_settings().node + '@' +
-           std::to_string(net.st_ino) + "/wires-1-" +
-           std::to_string(sizeof(wire_end));
 }
 
 } // namespace
@@ -137,18 +121,12 @@ box_wires &box_wires::instance()
     return util::of_this_process<box_wires>();
 }
 
-box_wires::box_wires()
+box_wires::box_wires() : error_(box_.map_wires(bytes_of_wires, shared_))
 {
-    error_ = share_memory_file(name_of_file(), bytes_of_box, fd_,
-                               [](int) { return 0; });
-    if ((error_ == 0) && !shared_.map(fd_.get(), 0, bytes_of_box)) {
-        error_ = -errno;
-    }
     if (error_ != 0) {
         log("no wires between the ports: %s", std::strerror(-error_));
         return;
     }
-    closed_in_children_ = util::closed_in_children(fd_.get());
     madvise(shared_.start(), shared_.length(), MADV_DONTFORK);
     madvise(shared_.start(), shared_.length(), MADV_DONTDUMP);
 }
@@ -160,21 +138,6 @@ std::atomic<uint32_t> *box_wires::cut_of(port_end port) const
     return peer.has_value()
                ? &to((peer->card < port.card) ? *peer : port).is_cut
                : nullptr;
-}
-
-void box_wires::hold(unsigned card) const
-{
-    (void)set_lock(fd_.get(), F_WRLCK, card);
-}
-
-void box_wires::release(unsigned card) const
-{
-    (void)set_lock(fd_.get(), F_UNLCK, card);
-}
-
-bool box_wires::is_held(unsigned card) const
-{
-    return is_locked(fd_.get(), card);
 }
 
 bool box_wires::is_up(port_end port) const

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The wires between the ports of a box: what is on its way to each port. One
- * file in memory, which every process has open that has opened a card's ports,
- * and which goes with the last of them.
+ * The wires between the ports of a box, in its file: what is on its way to each
+ * port.
  *
  * A wire has one end in the process that has the one card open, and one in that
  * of the other: each may put in packets for the other port, and take those for
@@ -15,11 +14,10 @@
 #pragma once
 
 #include "hlthunk_emulator/asic.h"
+#include "hlthunk_emulator/box.h"
 #include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/ports/wiring.h"
 #include "util/file_mapping.h"
-#include "util/fork_handlers.h"
-#include "util/unique_fd.h"
 
 #include <array>
 #include <atomic>
@@ -119,13 +117,16 @@ private:
     alignas(64) std::array<char, ring_bytes> ring_;
 };
 
+inline constexpr size_t bytes_of_wires =
+    sizeof(wire_end) * size_t{max_cards} * ports_of_card;
+
 /** All of a box. */
 class box_wires {
 public:
-    /** Those of this process's box, or not usable(). */
+    /** Those of this process's box, which it has joined. */
     static box_wires &instance();
 
-    /** Find them, or make them: for @ref instance. */
+    /** As instance(). */
     box_wires();
     box_wires(const box_wires &)            = delete;
     box_wires &operator=(const box_wires &) = delete;
@@ -141,10 +142,13 @@ public:
     }
 
     /** This process has a card's ports, until released. */
-    void hold(unsigned card) const;
-    void release(unsigned card) const;
+    void hold(unsigned card) const { box_.begin(box::use::ports, card); }
+    void release(unsigned card) const { box_.end(box::use::ports, card); }
     /** Whether a process other than this one has them. */
-    [[nodiscard]] bool is_held(unsigned card) const;
+    [[nodiscard]] bool is_held(unsigned card) const
+    {
+        return box_.is_elsewhere(box::use::ports, card);
+    }
     /** Whether bytes can get from a port to the other end of its wire. */
     [[nodiscard]] bool is_up(port_end port) const;
 
@@ -155,8 +159,7 @@ public:
 private:
     [[nodiscard]] std::atomic<uint32_t> *cut_of(port_end port) const;
 
-    util::unique_fd fd_;
-    util::closed_in_children closed_in_children_;
+    const box &box_ = box::instance();
     util::file_mapping shared_;
     int error_ = 0;
 };

@@ -67,24 +67,91 @@ TEST(emu_ownership, nothing_named_is_left_behind)
         own_card card;
         const uint64_t va = card.allocate_mapped(1);
         EXPECT_EQ(card.copy(edma0, va, va + 4096, 64), completed);
-        /* The one name there is, and it is of no file. */
-        EXPECT_NE(read_file("/proc/net/unix").find(node + "/accel0"),
-                  std::string::npos);
-        for (const char *directory : {"/dev/shm", "/tmp", "/var/tmp"}) {
-            EXPECT_FALSE(directory_mentions(directory, "hlthunk-emu-"));
-            EXPECT_FALSE(directory_mentions(directory, node));
-        }
     }
     child_process holder("holds_card_0");
     ASSERT_EQ(holder.read_line(), "open");
+    const std::string name = '/' + std::to_string(holder.pid()) + '.';
+    EXPECT_NE(read_file("/proc/net/unix").find(name), std::string::npos);
     holder.kill(SIGKILL);
     holder.wait();
 
-    EXPECT_EQ(read_file("/proc/net/unix").find(node), std::string::npos);
+    EXPECT_EQ(read_file("/proc/net/unix").find(name), std::string::npos);
     for (const char *directory : {"/dev/shm", "/tmp", "/var/tmp"}) {
         EXPECT_FALSE(directory_mentions(directory, "hlthunk-emu-"));
         EXPECT_FALSE(directory_mentions(directory, node));
     }
+}
+
+/* --- one box, one kind of cards ------------------------------------------- */
+
+struct other_setting {
+    const char *name;
+    const char *value;
+    const char *both; /* as the message has them */
+};
+
+constexpr other_setting other_settings[] = {
+    {"HLTHUNK_EMU_ASIC", "gaudi2b",
+     "HLTHUNK_EMU_ASIC=gaudi2b here and gaudi2 there"},
+    {"HLTHUNK_EMU_DEVICES", "3", "HLTHUNK_EMU_DEVICES=3 here and 8 there"},
+    {"HLTHUNK_EMU_HBM", "1G", "HLTHUNK_EMU_HBM=1008M here and 96G there"},
+    {"HLTHUNK_EMU_PORTS", "n", "HLTHUNK_EMU_PORTS=n here and y there"},
+    {"HLTHUNK_EMU_TIMING", "hls2",
+     "HLTHUNK_EMU_TIMING=hls2 here and off there"}};
+
+GAUDI_CHILD(opens_no_node_of_card_1)
+{
+    GAUDI_CHILD_REQUIRE(open_card(1) == -EINVAL);
+    GAUDI_CHILD_REQUIRE(hl().hlthunk_open_control(1, nullptr) == -EINVAL);
+    return 0;
+}
+
+void refuses_other_settings(const std::string &node)
+{
+    child_process holder("holds_card_0", in_box(node));
+    ASSERT_EQ("open", holder.read_line());
+    for (const auto &[name, value, both] : other_settings) {
+        child_options options = in_box(node);
+        options.environment.emplace_back(name, value);
+        const child_result ended =
+            run_child("opens_no_node_of_card_1", options);
+        EXPECT_EQ(0, ended.exit_code) << ended.error;
+        EXPECT_THAT(ended.error, ::testing::HasSubstr(both));
+    }
+    EXPECT_EQ(0, run_child("opens_card_1", in_box(node)).exit_code);
+    /* A box without processes has no settings. */
+    holder.kill(SIGKILL);
+    (void)holder.wait();
+    for (const auto &[name, value, both] : other_settings) {
+        child_options options = in_box(node);
+        options.environment.emplace_back(name, value);
+        const child_result ended = run_child("opens_card_1", options);
+        EXPECT_EQ(0, ended.exit_code) << ended.error;
+    }
+}
+
+TEST(emu_ownership, another_process_with_other_settings_is_refused)
+{
+    refuses_other_settings("settings-" + std::to_string(getpid()));
+}
+
+TEST(emu_ownership, another_process_with_other_settings_is_refused_in_a_folder)
+{
+    const scratch_directory files;
+    refuses_other_settings(files.path("."));
+}
+
+/* Two sizes that are the same, and what concerns one process alone. */
+TEST(emu_ownership, settings_are_compared_by_what_they_mean)
+{
+    const std::string node = "settings-" + std::to_string(getpid());
+    child_process holder("holds_card_0", in_box(node));
+    ASSERT_EQ("open", holder.read_line());
+    child_options options = in_box(node);
+    options.environment.emplace_back("HLTHUNK_EMU_HBM", "98304M");
+    options.environment.emplace_back("HLTHUNK_EMU_ENGINES", "2");
+    options.environment.emplace_back("HLTHUNK_EMU_TIMING", "off");
+    EXPECT_EQ(0, run_child("opens_card_1", options).exit_code);
 }
 
 /* --- names that others can take ------------------------------------------- */

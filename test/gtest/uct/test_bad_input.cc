@@ -95,7 +95,9 @@ TEST(bad_input, a_library_without_the_symbols_is_refused_with_their_names)
 
 TEST(bad_input, cards_that_are_all_busy_are_said_to_be)
 {
-    child_process other("holds_its_cards", {with_cards_of_ucx({}), -1});
+    child_process other(
+        "holds_its_cards",
+        {with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "1"}}), -1});
     ASSERT_EQ("open", other.read_line());
     EXPECT_THAT(open_cards_in_child(
                     {{"HLTHUNK_EMU_DEVICES", "1"}, {"UCX_LOG_LEVEL", "diag"}}),
@@ -226,8 +228,10 @@ TEST(bad_input, another_card_is_taken_instead_of_one_in_reset)
 
 TEST(bad_input, a_card_that_is_busy_is_not_waited_for)
 {
-    load_module();
-    const opened_domain md;
+    child_process other(
+        "holds_its_cards",
+        {with_cards_of_ucx({{"HLTHUNK_EMU_DEVICES", "1"}}), -1});
+    ASSERT_EQ("open", other.read_line());
     /* Who had waited for the reset was not the only one. */
     for (const char *faults : {"reset=0", "reset=2"}) {
         const auto result =
