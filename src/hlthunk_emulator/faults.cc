@@ -15,19 +15,61 @@ namespace gaudi::emu {
 
 namespace {
 
+/* What a call may meet with. */
+enum allowed : unsigned {
+    errnos  = 1,
+    eagain  = 2, /* hl-thunk tries again without end what else gets it */
+    resets  = 4,
+    opens   = 8,  /* how many opens find the card in reset */
+    goes    = 16, /* kill and remove */
+    aborts  = 32,
+    delays  = 64,
+    losses  = 128,
+    times   = 256, /* until what is lost is a reset */
+    wires   = 512,
+    numbers = 1024, /* CALL#N */
+    of_call = errnos | resets | opens | goes | numbers,
+    of_work = resets | opens | goes | aborts | numbers
+};
+
 constexpr struct {
     std::string_view name;
     faulty_call call;
+    unsigned may_meet;
 } calls[] = {
-    {"open", faulty_call::open},        {"close", faulty_call::close},
-    {"alloc", faulty_call::allocate},   {"free", faulty_call::free},
-    {"map", faulty_call::map},          {"unmap", faulty_call::unmap},
-    {"export", faulty_call::export_to}, {"import", faulty_call::import},
-    {"route", faulty_call::route},      {"submit", faulty_call::submit},
-    {"wait", faulty_call::wait},        {"job", faulty_call::job},
-    {"packet", faulty_call::packet},    {"reset", faulty_call::reset},
-    {"wqe", faulty_call::wqe},          {"port", faulty_call::port},
-    {"now", faulty_call::now},
+    {"open", faulty_call::open, of_call | eagain},
+    {"alloc", faulty_call::allocate, of_call},
+    {"free", faulty_call::free, of_call},
+    {"map", faulty_call::map, of_call},
+    {"unmap", faulty_call::unmap, of_call},
+    {"export", faulty_call::export_to, of_call},
+    {"import", faulty_call::import, of_call},
+    {"submit", faulty_call::submit, of_call},
+    {"wait", faulty_call::wait, of_call},
+    {"route", faulty_call::route, resets | numbers},
+    {"job", faulty_call::job, of_work | delays | losses | times},
+    {"packet", faulty_call::packet, of_work},
+    {"wqe", faulty_call::wqe, of_work | losses},
+    {"close", faulty_call::close, resets | opens | numbers},
+    {"now", faulty_call::now, resets | opens | goes},
+    {"reset", faulty_call::reset, 0},
+    {"port", faulty_call::port, wires},
+};
+
+constexpr struct {
+    std::string_view name;
+    fault_kind kind;
+    unsigned needs;    /* of what its call may meet with */
+    unsigned argument; /* the same, for an argument; 0: it has none */
+} effects[] = {
+    {"reset", fault_kind::reset, resets, opens},
+    {"kill", fault_kind::reset, goes, 0},
+    {"remove", fault_kind::remove, goes, 0},
+    {"abort", fault_kind::abort, aborts, 0},
+    {"delay", fault_kind::delay, delays, delays},
+    {"lose", fault_kind::lose, losses, times},
+    {"down", fault_kind::down, wires, 0},
+    {"up", fault_kind::up, wires, 0},
 };
 
 /* What the driver, or memory management for it, answers. */
@@ -130,69 +172,48 @@ std::string read_opens(std::string_view text, fault_effect &effect)
     return {};
 }
 
-std::string read_effect(std::string_view text, faulty_call call,
+std::string read_errno(std::string_view text, unsigned may_meet,
+                       fault_effect &effect)
+{
+    for (const auto &[name, error] : errors) {
+        if (name == text) {
+            effect.kind  = fault_kind::error;
+            effect.error = error;
+            return ((error != EAGAIN) || ((may_meet & eagain) != 0))
+                       ? std::string()
+                       : "'EAGAIN' never gets out of hl-thunk but from an open";
+        }
+    }
+    return quoted(text) + "is no fault and no errno that the driver gives";
+}
+
+std::string read_effect(std::string_view text, unsigned may_meet,
                         fault_effect &effect)
 {
     std::string_view name = text;
     const auto argument   = cut(name, ':');
-    const bool of_job     = (call == faulty_call::job);
-    const bool of_packet  = (call == faulty_call::packet);
-    const bool of_wqe     = (call == faulty_call::wqe);
-    if (call == faulty_call::port) {
-        effect.kind = (text == "up") ? fault_kind::up : fault_kind::down;
-        return ((text == "up") || (text == "down"))
-                   ? std::string()
-                   : quoted(text) + "is not down or up";
+    const auto *row       = std::find_if(
+              std::begin(effects), std::end(effects), [&](const auto &each) {
+            return (each.name == name) && ((each.needs & may_meet) != 0);
+        });
+    if ((row == std::end(effects)) ||
+        (argument && ((row->argument & may_meet) == 0))) {
+        return ((may_meet & errnos) != 0)
+                   ? read_errno(text, may_meet, effect)
+                   : quoted(text) + "does not happen to what it is wished for";
     }
-    if (call == faulty_call::route) {
-        effect.kind = fault_kind::reset;
-        return (text == "reset") ? std::string()
-                                 : quoted(text) + "is not reset";
-    }
-    if (of_wqe && (text == "lose")) {
-        effect.kind = fault_kind::lose;
-        return {};
-    }
-    if (name == "reset") {
-        effect.kind = fault_kind::reset;
+    effect.kind  = row->kind;
+    effect.kills = (name == "kill");
+    effect.time  = job_timeout;
+    if (row->argument == opens) {
         return argument ? read_opens(*argument, effect) : std::string();
     }
-    if ((name == "kill") && !argument && (call != faulty_call::close)) {
-        effect.kind  = fault_kind::reset;
-        effect.kills = true;
-        return {};
-    }
-    if ((name == "remove") && !argument && (call != faulty_call::close)) {
-        effect.kind = fault_kind::remove;
-        return {};
-    }
-    if ((of_job || of_packet || of_wqe) && (name == "abort") && !argument) {
-        effect.kind = fault_kind::abort;
-        return {};
-    }
-    if (of_job && ((name == "lose") || ((name == "delay") && argument))) {
-        effect.kind = (name == "lose") ? fault_kind::lose : fault_kind::delay;
-        effect.time = job_timeout;
-        return (!argument || read_time(*argument, effect.time))
-                   ? std::string()
-                   : quoted(*argument) + "is no time, as 10ms or 2s";
-    }
-    if (of_job || of_packet || of_wqe || (call == faulty_call::close) ||
-        (call == faulty_call::now)) {
-        return quoted(text) + "does not happen to what it is wished for";
-    }
-    for (const auto &[errno_name, error] : errors) {
-        if (errno_name == text) {
-            /* hl-thunk tries again without end what gets this answer. */
-            if ((error == EAGAIN) && (call != faulty_call::open)) {
-                return "'EAGAIN' never gets out of hl-thunk but from an open";
-            }
-            effect.kind  = fault_kind::error;
-            effect.error = error;
-            return {};
-        }
-    }
-    return quoted(text) + "is no fault and no errno that the driver gives";
+    /* A delay has a time. */
+    const std::string_view time = argument.value_or("");
+    return (argument || (row->kind == fault_kind::delay)) &&
+                   !read_time(time, effect.time)
+               ? quoted(time) + "is no time, as 10ms or 2s"
+               : std::string();
 }
 
 std::string parse_fault(std::string_view text, unsigned cards, fault &fault_p)
@@ -232,16 +253,14 @@ std::string parse_fault(std::string_view text, unsigned cards, fault &fault_p)
     }
     std::string wrong;
     if (which) {
-        wrong = ((read.call == faulty_call::now) ||
-                 (read.call == faulty_call::port) ||
-                 (read.call == faulty_call::reset))
+        wrong = ((row->may_meet & numbers) == 0)
                     ? quoted(call) + "is no call, and has no number"
                     : read_which(*which, read);
     }
     if (wrong.empty()) {
         wrong = (read.call == faulty_call::reset)
                     ? read_opens(what, read.effect)
-                    : read_effect(what, read.call, read.effect);
+                    : read_effect(what, row->may_meet, read.effect);
     }
     if (wrong.empty()) {
         fault_p = read;

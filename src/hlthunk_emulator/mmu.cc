@@ -131,9 +131,11 @@ uint64_t mmu::map_device(uint64_t handle, hbm_allocation &allocation,
 {
     const uint64_t va = device_space_.take(allocation.size, hint);
     if (va != 0) {
-        regions_.emplace(
-            va, mmu_region{
-                    allocation.size, memory_kind::device, handle, nullptr, {}});
+        regions_.emplace(va, mmu_region{allocation.size,
+                                        memory_kind::device,
+                                        handle,
+                                        allocation.data.start(),
+                                        {}});
         ++allocation.mappings;
     }
     return va;
@@ -207,7 +209,7 @@ mmu_region *mmu::find(uint64_t va)
 
 void mmu::unmap(uint64_t va)
 {
-    tlb_ = {};
+    last_ = {};
 
     auto found               = regions_.find(va);
     const mmu_region &region = found->second;
@@ -222,23 +224,6 @@ void mmu::unmap(uint64_t va)
     regions_.erase(found);
 }
 
-const mmu::tlb_entry *mmu::look_up(port from, uint64_t va) const
-{
-    const auto *known =
-        std::find_if(tlb_.begin(), tlb_.end(),
-                     [va](const auto &entry) { return entry.covers(va); });
-    if (known == tlb_.end()) {
-        tlb_entry found;
-        if (!walk(va, found)) {
-            return nullptr;
-        }
-        tlb_[next_victim_] = found;
-        known              = &tlb_[next_victim_];
-        next_victim_       = (next_victim_ + 1) % tlb_.size();
-    }
-    return last_[static_cast<size_t>(from)] = known;
-}
-
 /* Find the contiguous piece of memory around an address. */
 bool mmu::walk(uint64_t va, tlb_entry &entry) const
 {
@@ -251,13 +236,14 @@ bool mmu::walk(uint64_t va, tlb_entry &entry) const
         return false;
     }
     const mmu_region &region = found->second;
-    entry.start              = found->first;
-    entry.end                = found->first + region.size;
-    entry.of                 = {region.kind, region.import.card()};
-    entry.address            = (region.kind == memory_kind::device)
-                                   ? memory_.find(region.handle)->data.start()
-                                   : region.host;
-    return entry.address != nullptr;
+    if (region.host == nullptr) {
+        return false;
+    }
+    entry = {found->first,
+             found->first + region.size,
+             region.host,
+             {region.kind, region.import.card()}};
+    return true;
 }
 
 } // namespace gaudi::emu

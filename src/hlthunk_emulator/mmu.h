@@ -68,7 +68,7 @@ struct mmu_region {
     uint64_t size; /**< bytes that may be accessed */
     memory_kind kind;
     uint64_t handle; /**< device memory: its allocation */
-    char *host;      /**< else: the first byte; nullptr: no route leads there */
+    char *host;      /**< the first byte; nullptr: no route leads there */
     imported_memory import;
 };
 
@@ -129,15 +129,12 @@ public:
     bool translate(port from, uint64_t va, uint64_t size,
                    translation &result) const
     {
-        const tlb_entry *entry = last_[static_cast<size_t>(from)];
-        if (!entry->covers(va)) {
-            entry = look_up(from, va);
-            if (entry == nullptr) {
-                return false;
-            }
+        tlb_entry &entry = last_[static_cast<size_t>(from)];
+        if (!entry.covers(va) && !walk(va, entry)) {
+            return false;
         }
-        result = {entry->address + (va - entry->start),
-                  std::min(size, entry->end - va), entry->of};
+        result = {entry.address + (va - entry.start),
+                  std::min(size, entry.end - va), entry.of};
         return true;
     }
 
@@ -168,7 +165,6 @@ private:
         }
     };
 
-    const tlb_entry *look_up(port from, uint64_t va) const;
     bool walk(uint64_t va, tlb_entry &entry) const;
     va_space &space_of(uint64_t va);
     uint64_t add_host(uint64_t va, void *host, uint64_t size);
@@ -180,11 +176,8 @@ private:
     va_space host_space_;
     va_space huge_space_;
     std::map<uint64_t, mmu_region> regions_;
-    mutable std::array<tlb_entry, 8> tlb_{}; /* emptied by every unmap */
-    /* Each port's last one. */
-    mutable std::array<const tlb_entry *, 3> last_{&tlb_[0], &tlb_[0],
-                                                   &tlb_[0]};
-    mutable size_t next_victim_ = 0;
+    /* What each port has found last; emptied by every unmap. */
+    mutable std::array<tlb_entry, 3> last_{};
 };
 
 } // namespace gaudi::emu

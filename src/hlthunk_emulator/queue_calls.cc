@@ -94,7 +94,7 @@ int queue_manager::wait_for_slot(card_lock &lock)
     /* The library retries the driver's "again" without end. */
     for (; jobs_.is_full() && !is_over(); jobs_.end_holds()) {
         /* Looking for work may itself have ended the job in the way. */
-        if (!run_slice(lock) && jobs_.is_full() && !is_over()) {
+        if (!run_piece(lock) && jobs_.is_full() && !is_over()) {
             jobs_.sleep(lock, clock::time_point::max());
         }
     }
@@ -234,7 +234,7 @@ int queue_manager::wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
             return 0;
         }
         /* Looking for work may itself have ended the job. */
-        if (!run_slice(lock) && (timeout_us != 0) && !is_over() &&
+        if (!run_piece(lock) && (timeout_us != 0) && !is_over() &&
             jobs_.is_under_way(seq)) {
             awake = jobs_.awake_after(seq);
             jobs_.sleep(lock, deadline);

@@ -16,9 +16,8 @@ namespace {
 /* A job whose copies are this short runs inside its submission. */
 constexpr uint64_t inline_bytes = 16384;
 /* Copied at a time otherwise: long enough to hide the bookkeeping, short enough
- * that a poll stays a poll. With longer pieces memmove is slower on some cores.
- */
-constexpr uint64_t slice_bytes = 262144;
+ * that a poll stays a poll. */
+constexpr uint64_t piece_bytes = 262144;
 
 } // namespace
 
@@ -32,37 +31,26 @@ queue_manager::queue_manager(const mmu &table, hlthunk_emu_counters &counters,
 
 /* --- copies ----------------------------------------------------------------*/
 
-/* Get a part to where bytes can be copied. */
-queue_manager::step queue_manager::advance(part &current)
+/* Get a part to where bytes can be copied. @return false at its end. */
+bool queue_manager::advance(part &current)
 {
-    for (;;) {
-        if (jobs_.slot_of(current.seq).status == shim::cs_aborted) {
-            return (current.claimed > 0) ? step::nothing : step::ended;
-        }
+    while (jobs_.slot_of(current.seq).status != shim::cs_aborted) {
         if (current.copy.size > 0) {
-            return step::copy;
-        }
-        if (current.claimed > 0) {
-            return step::nothing;
+            return true;
         }
         if (current.commands.is_read()) {
-            return step::ended;
+            return false;
         }
-        switch (
-            packets_.read_on(current.commands, current.queue, current.copy)) {
-        case packet_reader::found::copy:
-            return step::copy;
-        case packet_reader::found::end:
-            return step::ended;
-        case packet_reader::found::bad_packet:
+        if (packets_.read_on(current.commands, current.queue, current.copy) ==
+            packet_reader::found::bad_packet) {
             fault(current, "%s", packets_.complaint());
-            break;
         }
     }
+    return false;
 }
 
-/* Translate the next piece of the copy and claim it. */
-bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
+/* Translate the next piece of the copy. */
+bool queue_manager::prepare(part &current, uint64_t max_bytes, piece &work)
 {
     translation from;
     translation to;
@@ -90,7 +78,6 @@ bool queue_manager::prepare(part &current, uint64_t max_bytes, slice &work)
     const uint64_t bytes = std::min(from.size, to.size);
     work                 = {to.address, from.address, bytes, to.of, from.of};
     copy = {copy.dst + bytes, copy.src + bytes, copy.size - bytes};
-    current.claimed += bytes;
     return true;
 }
 
@@ -121,7 +108,7 @@ void queue_manager::end_watched_copy(part &current)
 
 /* Bytes of a part are where they belong, or cannot be had. The latter is no
  * error of the card, which would have kept the pages. */
-void queue_manager::count_copy(part &current, const slice &work, bool copied)
+void queue_manager::count_copy(part &current, const piece &work, bool copied)
 {
     if (!copied && (jobs_.slot_of(current.seq).status != shim::cs_aborted)) {
         log("%s: job %lu aborted: the program has unmapped host memory that "
@@ -138,8 +125,7 @@ void queue_manager::count_copy(part &current, const slice &work, bool copied)
                                : (to_host ? counters_.device_to_host_bytes
                                           : counters_.device_to_device_bytes);
     counter += work.size;
-    current.claimed -= work.size;
-    if ((current.claimed == 0) && (current.copy.size == 0)) {
+    if (current.copy.size == 0) {
         end_watched_copy(current);
     }
 }
@@ -151,13 +137,13 @@ void queue_manager::count_copy(part &current, const slice &work, bool copied)
  * is now. */
 bool queue_manager::run_unqueued(part &only)
 {
-    slice work;
+    piece work;
     uint64_t budget = inline_bytes;
 
     if (paused_) {
         return false;
     }
-    while (advance(only) != step::ended) {
+    while (advance(only)) {
         if (only.copy.size > budget) {
             return false;
         }
@@ -171,65 +157,52 @@ bool queue_manager::run_unqueued(part &only)
     return true;
 }
 
-/* Find work. `whole`: only a copy that fits into max_bytes as a whole. */
-queue_manager::part *queue_manager::claim(uint64_t max_bytes, bool whole,
-                                          slice &work)
+/* Find a piece to copy. `whole`: only a copy that fits into max_bytes. */
+queue_manager::part *queue_manager::find_piece(uint64_t max_bytes, bool whole,
+                                               piece &work)
 {
-    if (paused_) {
-        return nullptr;
-    }
-    for (size_t i = 0; (i < active_.size()) && !is_over();) {
+    for (size_t i = 0;
+         !paused_ && !is_copying_ && !is_over() && (i < active_.size());) {
         const uint32_t queue = active_[i];
         part &front          = queues_[queue].front();
-        switch (advance(front)) {
-        case step::ended:
-            end_first_part(queue);
-            continue; /* active_[i] may be another queue now */
-        case step::nothing:
+        if (!advance(front)) {
+            end_first_part(queue); /* active_[i] may be another queue now */
+        } else if (whole && (front.copy.size > max_bytes)) {
             ++i;
-            break;
-        case step::copy:
-            if (whole && (front.copy.size > max_bytes)) {
-                ++i;
-                break;
-            }
-            if (prepare(front, max_bytes, work)) {
-                /* The other queues' turn next. */
-                const auto turn = active_.begin() + static_cast<ptrdiff_t>(i);
-                std::rotate(turn, turn + 1, active_.end());
-                return &front;
-            }
-            break; /* aborted: ends in the next round */
-        }
+        } else if (prepare(front, max_bytes, work)) {
+            /* The other queues' turn next. */
+            const auto turn = active_.begin() + static_cast<ptrdiff_t>(i);
+            std::rotate(turn, turn + 1, active_.end());
+            return &front;
+        } /* else aborted: ends in the next round */
     }
     return nullptr;
 }
 
-void queue_manager::finish(part &current, const slice &work, bool copied)
+void queue_manager::finish(part &current, const piece &work, bool copied)
 {
     count_copy(current, work, copied);
-    if ((current.claimed == 0) && (current.copy.size == 0) &&
-        (advance(current) == step::ended)) {
+    if (!advance(current)) {
         end_first_part(current.queue);
     }
 }
 
+/* What is so short that it is part of its submission. */
 void queue_manager::run_inline()
 {
-    slice work;
+    piece work;
     uint64_t budget = inline_bytes;
 
-    while (part *current = claim(budget, true, work)) {
-        const bool copied = copy_if_there(work.dst, work.src, work.size);
+    while (part *current = find_piece(budget, true, work)) {
         budget -= work.size;
-        finish(*current, work, copied);
+        finish(*current, work, copy_if_there(work.dst, work.src, work.size));
     }
 }
 
-bool queue_manager::run_slice(card_lock &lock)
+bool queue_manager::run_piece(card_lock &lock)
 {
-    slice work;
-    part *current = claim(slice_bytes, false, work);
+    piece work;
+    part *const current = find_piece(piece_bytes, false, work);
     if (current == nullptr) {
         return false;
     }
@@ -237,28 +210,15 @@ bool queue_manager::run_slice(card_lock &lock)
     if (work.size <= inline_bytes) {
         copied = copy_if_there(work.dst, work.src, work.size);
     } else {
-        ++copying_;
+        is_copying_ = true;
         lock.unlock();
         copied = copy_if_there(work.dst, work.src, work.size);
         lock.lock();
-        --copying_;
-        if (copying_ == 0) {
-            jobs_.waiting().wake();
-        }
+        is_copying_ = false;
+        jobs_.waiting().wake();
     }
     finish(*current, work, copied);
     return true;
-}
-
-bool queue_manager::active_have_work() const
-{
-    if (is_idle()) {
-        return false;
-    }
-    return std::any_of(active_.begin(), active_.end(), [this](uint32_t queue) {
-        const part &front = queues_[queue].front();
-        return (front.copy.size > 0) || (front.claimed == 0);
-    });
 }
 
 void queue_manager::pause(bool paused)
@@ -331,14 +291,14 @@ void queue_manager::end_unfinished(card_lock &lock, uint64_t seq, int error)
 
 void queue_manager::quiesce(card_lock &lock)
 {
-    while (copying_ > 0) {
+    while (is_copying_) {
         jobs_.sleep(lock, clock::time_point::max());
     }
 }
 
 void queue_manager::stop(card_lock &lock)
 {
-    jobs_.waiting().stop(lock, [this] { return copying_ == 0; });
+    jobs_.waiting().stop(lock, [this] { return !is_copying_; });
     if (watch_ == nullptr) {
         return;
     }

@@ -4,9 +4,9 @@
  * job ended.
  *
  * Work is done by whoever calls: the submitter for small jobs, the waiter and
- * the engine threads for the rest, a slice at a time. All entry points take the
- * card's lock, held; it is released while a large slice is copied, so several
- * threads may copy for one packet. Packets of one queue run in order.
+ * the engine threads for the rest, a piece at a time. All entry points take the
+ * card's lock, held; it is released while one thread copies a large piece.
+ * Packets of one queue run in order.
  */
 #pragma once
 
@@ -48,8 +48,8 @@ public:
     int wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
              uint32_t &status_p);
 
-    /** Do one slice of work. @return false when there is none to do now. */
-    bool run_slice(card_lock &lock);
+    /** Copy one piece. @return false when there is none to copy now. */
+    bool run_piece(card_lock &lock);
 
     void pause(bool paused);
 
@@ -78,19 +78,13 @@ public:
         return jobs_.breakdown();
     }
 
-    /** Whether run_slice would find something. */
-    [[nodiscard]] bool has_work() const
-    {
-        return !active_.empty() && active_have_work();
-    }
-
     /** Whether there will be nothing to do before the next submission. */
     [[nodiscard]] bool is_idle() const
     {
         return paused_ || is_over() || active_.empty();
     }
 
-    /** Let copies that are being made end; start no more. */
+    /** Let the copy that is being made end; start no more. */
     void stop(card_lock &lock);
 
     /**
@@ -112,14 +106,11 @@ private:
         uint64_t seq;
         uint32_t queue;
         command_buffer_state commands{};
-        copy_request copy{};  /* what is left of it; size: nobody copies yet */
-        uint64_t claimed = 0; /* bytes being copied */
-        bool watched     = false; /* the watch knows of the copy */
+        copy_request copy{};  /* what is left of it */
+        bool watched = false; /* the watch knows of the copy */
     };
 
-    enum class step { copy, nothing, ended };
-
-    struct slice {
+    struct piece {
         char *dst;
         const char *src;
         uint64_t size;
@@ -131,7 +122,6 @@ private:
     {
         return jobs_.waiting().are_stopped() || breakdown();
     }
-    [[nodiscard]] bool active_have_work() const;
 
     int validate(const hlthunk_cs_in &in) const;
     int look_at_flags(uint32_t flags) const;
@@ -142,13 +132,13 @@ private:
     bool run_unqueued(part &only);
     void run_inline();
 
-    part *claim(uint64_t max_bytes, bool whole, slice &work);
-    step advance(part &current);
-    inline bool prepare(part &current, uint64_t max_bytes, slice &work);
+    part *find_piece(uint64_t max_bytes, bool whole, piece &work);
+    void finish(part &current, const piece &work, bool copied);
+    bool advance(part &current);
+    inline bool prepare(part &current, uint64_t max_bytes, piece &work);
     void watch_copy(part &current, const translation &from,
                     const translation &to);
-    inline void count_copy(part &current, const slice &work, bool copied);
-    void finish(part &current, const slice &work, bool copied);
+    inline void count_copy(part &current, const piece &work, bool copied);
 
     void end_watched_copy(part &current);
     void end_part(part &ended);
@@ -167,8 +157,8 @@ private:
     packet_reader packets_;
     std::vector<std::deque<part>> queues_;
     std::vector<uint32_t> active_; /* queues that have parts */
-    unsigned copying_ = 0;         /* slices being copied without the lock */
-    bool paused_      = false;
+    bool is_copying_ = false;      /* without the lock */
+    bool paused_     = false;
 };
 
 } // namespace gaudi::emu

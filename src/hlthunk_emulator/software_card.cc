@@ -237,7 +237,7 @@ int software_card::hand_over(Submit &&submit)
         } else {
             ret = submit(lock, open_->queues, nullptr);
         }
-        waiting_work = open_->queues.has_work();
+        waiting_work = !open_->queues.is_idle();
     }
     if (waiting_work) {
         kick_engines();
@@ -319,13 +319,12 @@ int software_card::pause(bool paused)
 bool software_card::run_unattended()
 {
     card_lock lock(lock_);
-    /* Not has_work(): what a poller copies now may lead to more. */
     if ((open_ == nullptr) || open_->queues.is_idle()) {
         return false;
     }
-    /* A slice releases the lock, and the card may be closed meanwhile. */
+    /* A piece releases the lock, and the card may be closed meanwhile. */
     while ((polls_ == polls_seen_) && (open_ != nullptr) &&
-           open_->queues.run_slice(lock)) {}
+           open_->queues.run_piece(lock)) {}
     polls_seen_ = polls_;
     return true;
 }
