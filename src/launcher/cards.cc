@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/cards/visible_cards.h"
 #include "launcher/info.h"
 #include "launcher/trial.h"
+#include "util/text.h"
 
 #include <algorithm>
 #include <cstring>
@@ -30,6 +30,15 @@ const std::string &why_no_synapse()
 {
     static const std::string why = try_in_child(shim::driver::why_no_synapse);
     return why;
+}
+
+/* How the IOMMU treats what a card reads and writes: "identity" where it
+ * translates nothing, "DMA", "DMA-FQ" where it does (iommu_group_show_type in
+ * drivers/iommu/iommu.c); empty: there is none, or sysfs does not tell. */
+std::string iommu_type(const std::string &sys, const std::string &bus_id)
+{
+    return gaudi::util::first_line(sys + "/bus/pci/devices/" + bus_id +
+                                   "/iommu_group/type");
 }
 
 std::string advise_framework(shim::engine used)
@@ -116,11 +125,10 @@ void add_names(report &all)
 } // namespace
 
 card_state find_state(std::optional<bool> taken,
-                      const std::vector<shim::holder> &seen, uid_t user)
+                      const std::vector<holder> &seen, uid_t user)
 {
-    if (std::any_of(seen.begin(), seen.end(), [&](const shim::holder &one) {
-            return one.user == user;
-        })) {
+    if (std::any_of(seen.begin(), seen.end(),
+                    [&](const holder &one) { return one.user == user; })) {
         return card_state::ours;
     }
     if (!seen.empty() || taken.value_or(false)) {
@@ -131,7 +139,7 @@ card_state find_state(std::optional<bool> taken,
 
 void add_cards(const shim::driver &driver, const machine &where, report &all)
 {
-    const auto holders    = shim::find_holders(driver.own_dev(), where.proc);
+    const auto holders    = find_holders(driver.own_dev(), where.proc);
     const bool software   = !driver.box_name().empty();
     bool takes_submission = false; /* one of them does */
     complaints found;
@@ -139,12 +147,12 @@ void add_cards(const shim::driver &driver, const machine &where, report &all)
     const auto visit = [&](unsigned number, int fd, const std::string &bus_id) {
         card self{shim::describe_card(driver, number, fd, bus_id,
                                       {where.sys, where.dev})};
-        const auto check = shim::check_card(driver, fd);
-        const auto nodes = shim::compute_files(where.dev, number);
-        self.index       = static_cast<unsigned>(all.cards.size());
-        self.free_memory = check.free_memory;
-        self.held_by     = shim::holders_of(holders, driver.own_dev(), number);
-        self.software    = software;
+        const auto check     = shim::check_card(driver, fd);
+        const auto nodes     = compute_files(where.dev, number);
+        self.index           = static_cast<unsigned>(all.cards.size());
+        self.free_memory     = check.free_memory;
+        self.held_by         = holders_of(holders, driver.own_dev(), number);
+        self.software        = software;
         self.takes_framework = check.takes_framework;
         self.state           = (check.condition == device_condition::in_reset)
                                    ? card_state::reset
@@ -155,9 +163,8 @@ void add_cards(const shim::driver &driver, const machine &where, report &all)
         self.usable =
             !judge(check, self, driver.used(), found) &&
             (software || std::none_of(nodes.begin(), nodes.end(), is_closed));
-        const std::string type =
-            shim::iommu_type(driver.sysfs(where.sys), bus_id);
-        if (shim::is_translating(type)) {
+        const std::string type = iommu_type(driver.sysfs(where.sys), bus_id);
+        if (type.starts_with("DMA")) {
             /* It works on most machines, so that the card counts. */
             add_complaint("behind an IOMMU that translates: " + type,
                           "boot with iommu=pt: without, machines have been "

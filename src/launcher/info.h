@@ -7,9 +7,9 @@
 
 #include "hlthunk_shim/cards/card_info.h"
 #include "hlthunk_shim/cards/driver.h"
-#include "hlthunk_shim/cards/open_nodes.h"
 #include "hlthunk_shim/cards/routes.h"
 #include "hlthunk_shim/ports/links.h"
+#include "launcher/holders.h"
 #include "launcher/installation.h"
 
 #include <filesystem>
@@ -38,7 +38,7 @@ struct card : gaudi::shim::card_info {
     bool software                       = false; /**< none of this machine's */
     bool usable          = true;  /**< by the transports, when it is free */
     bool takes_framework = false; /**< it takes work through SynapseAI alone */
-    std::vector<gaudi::shim::holder> held_by = {};
+    std::vector<holder> held_by = {};
     /** Its ports, and where they lead; the map's name, or why there is none. */
     std::vector<gaudi::shim::port_link> links = {};
     std::string port_map                      = {};
@@ -129,7 +129,7 @@ void add_links(const gaudi::shim::driver &driver, report &all);
  * @param user   Whose processes are "ours".
  */
 card_state find_state(std::optional<bool> taken,
-                      const std::vector<gaudi::shim::holder> &seen, uid_t user);
+                      const std::vector<holder> &seen, uid_t user);
 
 /**
  * The UCX that programs get, and the module for it. What UCX's configuration

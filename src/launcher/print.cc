@@ -147,7 +147,7 @@ cJSON *json_array(const List &list, Convert &&convert)
     return array;
 }
 
-cJSON *json_holder(const gaudi::shim::holder &one)
+cJSON *json_holder(const holder &one)
 {
     return json_object({{"pid", cJSON_CreateNumber(one.pid)},
                         {"user", cJSON_CreateNumber(one.user)},

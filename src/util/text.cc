@@ -3,6 +3,7 @@
 
 #include "util/unique_fd.h"
 
+#include <algorithm>
 #include <charconv>
 #include <climits>
 #include <cstdlib>
@@ -31,6 +32,22 @@ std::optional<unsigned> parse_number(std::string_view text)
     return ((parsed.ec == std::errc()) && (parsed.ptr == end))
                ? std::optional(value)
                : std::nullopt;
+}
+
+std::vector<std::string> split(std::string_view text, char separator)
+{
+    constexpr std::string_view blanks = " \t";
+    std::vector<std::string> items;
+    for (size_t start = 0; start <= text.size();) {
+        const size_t end = std::min(text.find(separator, start), text.size());
+        std::string_view item = text.substr(start, end - start);
+        item.remove_prefix(
+            std::min(item.find_first_not_of(blanks), item.size()));
+        item = item.substr(0, item.find_last_not_of(blanks) + 1);
+        items.emplace_back(item);
+        start = end + 1;
+    }
+    return items;
 }
 
 std::optional<unsigned> number_behind(std::string_view prefix,

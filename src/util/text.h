@@ -19,6 +19,10 @@ std::string to_printable(std::string text);
 /** The number that a text is, and nothing else; -1 is none. */
 std::optional<unsigned> parse_number(std::string_view text);
 
+/** What stands between separators, without spaces around it; one empty item for
+ *  an empty text. */
+std::vector<std::string> split(std::string_view text, char separator = ',');
+
 /** The N of a name "<prefix>N". */
 std::optional<unsigned> number_behind(std::string_view prefix,
                                       std::string_view name);

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <set>
 
 #include <unistd.h>
 
@@ -161,27 +162,21 @@ int visit_cards(const driver &of,
 
 bool parse_cpu_list(const std::string &text, std::vector<unsigned> &cpus_p)
 {
-    std::vector<unsigned> cpus;
-    for (size_t start = 0; !text.empty() && (start <= text.size());) {
-        const size_t comma     = std::min(text.find(',', start), text.size());
-        const std::string item = text.substr(start, comma - start);
-        const size_t dash      = item.find('-');
-        const auto first       = util::parse_number(item.substr(0, dash));
-        const auto last        = (dash == item.npos)
-                                     ? first
-                                     : util::parse_number(item.substr(dash + 1));
-        if (!first.has_value() || !last.has_value() || (*last < *first) ||
-            (*last >= max_cpus)) {
+    std::set<unsigned> cpus;
+    for (const std::string &item :
+         text.empty() ? std::vector<std::string>() : util::split(text)) {
+        const auto ends  = util::split(item, '-');
+        const auto first = util::parse_number(ends.front());
+        const auto last  = util::parse_number(ends.back());
+        if (!first.has_value() || !last.has_value() || (ends.size() > 2) ||
+            (*last < *first) || (*last >= max_cpus)) {
             return false;
         }
         for (unsigned cpu = *first; cpu <= *last; ++cpu) {
-            cpus.push_back(cpu);
+            cpus.insert(cpu);
         }
-        start = comma + 1;
     }
-    std::sort(cpus.begin(), cpus.end());
-    cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
-    cpus_p = std::move(cpus);
+    cpus_p.assign(cpus.begin(), cpus.end());
     return true;
 }
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
+#include <cstdio>
 #include <cstring>
 
 #include <fcntl.h>
@@ -102,6 +104,75 @@ const char *json_kind(const cJSON &value)
         return "an array";
     default:
         return "an object";
+    }
+}
+
+const cJSON *json_members::member(const char *name, int type,
+                                  const char *wanted)
+{
+    const cJSON *found = nullptr;
+    const cJSON *each  = nullptr;
+    cJSON_ArrayForEach(each, object_)
+    {
+        if ((each->string == nullptr) ||
+            (std::strcmp(each->string, name) != 0)) {
+            continue;
+        }
+        if (found != nullptr) {
+            fail(name, "is there twice");
+            return nullptr;
+        }
+        found = each;
+    }
+    if (found == nullptr) {
+        fail(name, "is missing");
+    } else if ((found->type & 0xff) != type) {
+        fail(name, std::string("is ") + json_kind(*found) + ", not " + wanted);
+        return nullptr;
+    }
+    return found;
+}
+
+int json_members::integer(const char *name, int least, int most)
+{
+    const cJSON *value = member(name, cJSON_Number, "a number");
+    if (value == nullptr) {
+        return 0;
+    }
+    const double given = value->valuedouble;
+    if (!(given >= least) || (given > most) || (given != std::floor(given))) {
+        char text[80];
+        std::snprintf(text, sizeof(text),
+                      "is %.15g, not an integer from %d to %d", given, least,
+                      most);
+        fail(name, text);
+        return 0;
+    }
+    return static_cast<int>(given);
+}
+
+std::string json_members::text(const char *name)
+{
+    const cJSON *value = member(name, cJSON_String, "a string");
+    return (value != nullptr) ? value->valuestring : "";
+}
+
+const cJSON *json_members::array(const char *name, int least, int most)
+{
+    const cJSON *value = member(name, cJSON_Array, "an array");
+    const int count    = (value != nullptr) ? cJSON_GetArraySize(value) : least;
+    if ((count < least) || (count > most)) {
+        fail(name, "has " + std::to_string(count) + " items, not " +
+                       std::to_string(least) + " to " + std::to_string(most));
+        return nullptr;
+    }
+    return value;
+}
+
+void json_members::fail(const char *name, const std::string &why)
+{
+    if (error_.empty()) {
+        error_ = std::string(name) + " " + why;
     }
 }
 

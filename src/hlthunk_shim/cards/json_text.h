@@ -27,4 +27,28 @@ std::string read_json_file(const std::string &path, std::string &text_p);
 /** As in "a number". */
 const char *json_kind(const cJSON &value);
 
+/** Reads the members of an object; each has to be there once. */
+class json_members {
+public:
+    explicit json_members(const cJSON *object) : object_(object) {}
+
+    /** @return 0 or an empty text for one that is wrong. */
+    int integer(const char *name, int least, int most);
+    std::string text(const char *name);
+    /** @param least,most  Of its items. @return nullptr for one that is wrong.
+     */
+    const cJSON *array(const char *name, int least, int most);
+
+    void fail(const char *name, const std::string &why);
+
+    /** The first fault; empty: none. */
+    [[nodiscard]] const std::string &error() const { return error_; }
+
+private:
+    const cJSON *member(const char *name, int type, const char *wanted);
+
+    const cJSON *object_;
+    std::string error_;
+};
+
 } // namespace gaudi::shim

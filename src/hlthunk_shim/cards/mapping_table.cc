@@ -5,9 +5,6 @@
 #include "util/text.h"
 
 #include <cctype>
-#include <cmath>
-#include <cstdio>
-#include <cstring>
 
 namespace gaudi::shim {
 
@@ -25,83 +22,6 @@ std::string quote(const std::string &text)
     return "'" + util::to_printable(text.substr(0, longest)) +
            ((text.size() > longest) ? "...'" : "'");
 }
-
-/* Reads the members of one object; remembers the first fault. */
-class object_reader {
-public:
-    explicit object_reader(const cJSON *object) : object_(object) {}
-
-    unsigned number(const char *name)
-    {
-        const cJSON *value = member(name, cJSON_Number, "a number");
-        if (value == nullptr) {
-            return 0;
-        }
-        const double given = value->valuedouble;
-        if (!(given >= 0) || (given > max_mapping_number) ||
-            (given != std::floor(given))) {
-            char text[64];
-            std::snprintf(text, sizeof(text),
-                          "is %.15g, not an integer from 0 to %u", given,
-                          max_mapping_number);
-            fail(name, text);
-            return 0;
-        }
-        return static_cast<unsigned>(given);
-    }
-
-    std::string bus_id(const char *name)
-    {
-        const cJSON *value = member(name, cJSON_String, "a string");
-        if (value == nullptr) {
-            return "";
-        }
-        std::string normal = normalize_bus_id(value->valuestring);
-        if (normal.empty()) {
-            fail(name, "is " + quote(value->valuestring) +
-                           ", not a bus id like 0000:19:00.0");
-        }
-        return normal;
-    }
-
-    [[nodiscard]] const std::string &error() const { return error_; }
-
-private:
-    const cJSON *member(const char *name, int type, const char *wanted)
-    {
-        const cJSON *found = nullptr;
-        const cJSON *each  = nullptr;
-        cJSON_ArrayForEach(each, object_)
-        {
-            if (std::strcmp(each->string, name) != 0) {
-                continue;
-            }
-            if (found != nullptr) {
-                fail(name, "is there twice");
-                return nullptr;
-            }
-            found = each;
-        }
-        if (found == nullptr) {
-            fail(name, "is missing");
-        } else if ((found->type & 0xff) != type) {
-            fail(name,
-                 std::string("is ") + json_kind(*found) + ", not " + wanted);
-            return nullptr;
-        }
-        return found;
-    }
-
-    void fail(const char *name, const std::string &why)
-    {
-        if (error_.empty()) {
-            error_ = std::string(name) + " " + why;
-        }
-    }
-
-    const cJSON *object_;
-    std::string error_;
-};
 
 /* What an entry has in common with an earlier one; empty: nothing. */
 std::string find_duplicate(const std::vector<mapping_entry> &earlier,
@@ -174,11 +94,20 @@ mapping_table parse_mapping_table(const std::string &json)
             return no_table(where + "it is " + json_kind(*each) +
                             ", not an object");
         }
-        object_reader reader(each);
+        json_members reader(each);
+        const auto number = [&](const char *name) {
+            return static_cast<unsigned>(
+                reader.integer(name, 0, int{max_mapping_number}));
+        };
         mapping_entry entry{};
-        entry.index     = reader.number("index");
-        entry.module_id = reader.number("module_id");
-        entry.bus_id    = reader.bus_id("bus_id");
+        entry.index            = number("index");
+        entry.module_id        = number("module_id");
+        const std::string text = reader.text("bus_id");
+        entry.bus_id           = normalize_bus_id(text);
+        if (entry.bus_id.empty()) {
+            reader.fail("bus_id", "is " + quote(text) +
+                                      ", not a bus id like 0000:19:00.0");
+        }
         if (!reader.error().empty()) {
             return no_table(where + reader.error());
         }

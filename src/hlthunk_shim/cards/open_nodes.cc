@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <string_view>
+#include <map>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,9 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/* Behind the name of a file that no folder has. */
-constexpr std::string_view deleted = " (deleted)";
-
 /* Whether a name in /proc/PID/fd looks like a compute node's: those of other
  * accelerators do, too. */
 bool is_compute_file(const std::string &name, const std::string &own_dev)
@@ -28,35 +25,27 @@ bool is_compute_file(const std::string &name, const std::string &own_dev)
     if (!path.starts_with(own_dev.empty() ? "/dev/" : own_dev + "/")) {
         return false;
     }
-    if (!own_dev.empty() && path.ends_with(deleted)) {
-        path.remove_suffix(deleted.size());
+    if (!own_dev.empty() && path.ends_with(deleted_file)) {
+        path.remove_suffix(deleted_file.size());
     }
     path.remove_prefix(path.rfind('/') + 1);
     return util::number_behind("accel", path).has_value() ||
            util::number_behind("hl", path).has_value();
 }
 
-/* Visit the descriptors of a process that look like compute nodes.
- * @param visit  Called with the number of each, and the name of its file. */
-template <typename Visit>
-void visit_links(const fs::path &process, const std::string &own_dev,
-                 Visit &&visit)
+} // namespace
+
+void visit_open_nodes(
+    const std::string &process, const std::string &own_dev,
+    const std::function<void(int fd, const std::string &file)> &visit)
 {
-    for (const fs::path &entry : util::list_folder(process / "fd")) {
+    for (const fs::path &entry : util::list_folder(process + "/fd")) {
         std::error_code gone; /* the directory itself, or another thread's */
         const std::string path = fs::read_symlink(entry, gone).string();
         if (!gone && is_compute_file(path, own_dev)) {
             visit(std::atoi(entry.filename().c_str()), path);
         }
     }
-}
-
-} // namespace
-
-std::vector<std::string> compute_files(const std::string &dev, unsigned number)
-{
-    const std::string digits = std::to_string(number);
-    return {dev + "/accel/accel" + digits, dev + "/hl" + digits};
 }
 
 bool identify(int fd, node_identity &node_p)
@@ -80,7 +69,7 @@ bool is_node(int fd, const node_identity &node)
 std::vector<open_node> find_open_nodes(const std::string &own_dev)
 {
     std::map<node_identity, int> lowest;
-    visit_links("/proc/self", own_dev, [&](int fd, const std::string &) {
+    visit_open_nodes("/proc/self", own_dev, [&](int fd, const std::string &) {
         node_identity node;
         if (identify(fd, node)) {
             int &known = lowest.try_emplace(node, fd).first->second;
@@ -94,64 +83,6 @@ std::vector<open_node> find_open_nodes(const std::string &own_dev)
     }
     std::ranges::sort(found, {}, &open_node::fd);
     return found;
-}
-
-holders find_holders(const std::string &own_dev, const std::string &proc)
-{
-    std::vector<pid_t> pids;
-    for (const fs::path &entry : util::list_folder(proc)) {
-        const auto number = util::parse_number(entry.filename().native());
-        const auto pid    = static_cast<pid_t>(number.value_or(0));
-        if (number.has_value() && (pid != getpid())) {
-            pids.push_back(pid);
-        }
-    }
-    std::sort(pids.begin(), pids.end());
-
-    holders found;
-    for (const pid_t pid : pids) {
-        const fs::path process = fs::path(proc) / std::to_string(pid);
-        visit_links(process, own_dev, [&](int, const std::string &path) {
-            std::vector<holder> &of_card = found[path];
-            struct stat info;
-            if ((of_card.empty() || (of_card.back().pid != pid)) &&
-                (stat(process.c_str(), &info) == 0)) {
-                of_card.push_back(
-                    {pid, info.st_uid, util::first_line(process / "comm")});
-            }
-        });
-    }
-    return found;
-}
-
-std::vector<holder> holders_of(const holders &all, const std::string &own_dev,
-                               unsigned number)
-{
-    const auto names = own_dev.empty() ? compute_files("/dev", number)
-                                       : std::vector{own_dev + "/accel" +
-                                                     std::to_string(number) +
-                                                     std::string(deleted)};
-    for (const std::string &name : names) {
-        const auto found = all.find(name);
-        if (found != all.end()) {
-            return found->second;
-        }
-    }
-    return {};
-}
-
-std::string describe(const std::vector<holder> &all)
-{
-    if (all.empty()) {
-        return "a process of another user or container";
-    }
-    std::string text;
-    for (const holder &one : all) {
-        text += text.empty() ? "pid " : ", pid ";
-        text += std::to_string(one.pid) + " (" +
-                util::to_printable(one.program) + ")";
-    }
-    return text;
 }
 
 } // namespace gaudi::shim

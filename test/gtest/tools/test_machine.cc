@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the launcher reads of a machine, in one made of files. */
-#include "hlthunk_shim/cards/open_nodes.h"
 #include "launcher/info.h"
 
 #include "common/scratch.h"
@@ -173,17 +172,18 @@ TEST_F(made_up_machine, finds_the_processes_that_hold_nodes)
     make_process(32, "listing", {"/dev/accel/accel_controlD3"});
     make("proc/self/comm", "no process");
 
-    const shim::holders found    = shim::find_holders("", where.proc);
-    const shim::holders emulated = shim::find_holders(own_dev, where.proc);
+    const launcher::holders found = launcher::find_holders("", where.proc);
+    const launcher::holders emulated =
+        launcher::find_holders(own_dev, where.proc);
     EXPECT_EQ("pid 17 (trainer), pid 30 (helper)",
-              shim::describe(found.at("/dev/accel/accel3")));
-    EXPECT_EQ("pid 4 (old?one)", shim::describe(found.at("/dev/hl0")));
+              launcher::describe(found.at("/dev/accel/accel3")));
+    EXPECT_EQ("pid 4 (old?one)", launcher::describe(found.at("/dev/hl0")));
     EXPECT_EQ("pid 31 (emulating)",
-              shim::describe(
+              launcher::describe(
                   emulated.at("/memfd:hlthunk-emu/a/box/accel2 (deleted)")));
     EXPECT_EQ(geteuid(), found.at("/dev/hl0").at(0).user);
     EXPECT_EQ(0u, found.count("/dev/null"));
-    EXPECT_EQ(0u, shim::find_holders("", files.path("no-proc")).size());
+    EXPECT_EQ(0u, launcher::find_holders("", files.path("no-proc")).size());
 }
 
 TEST_F(made_up_machine, tells_whose_a_card_is)
@@ -191,8 +191,8 @@ TEST_F(made_up_machine, tells_whose_a_card_is)
     using launcher::card_state;
     using launcher::find_state;
 
-    const std::vector<shim::holder> mine   = {{5, 1000, "a"}};
-    const std::vector<shim::holder> theirs = {{6, 1001, "b"}};
+    const std::vector<launcher::holder> mine   = {{5, 1000, "a"}};
+    const std::vector<launcher::holder> theirs = {{6, 1001, "b"}};
     EXPECT_EQ(card_state::free, find_state(false, {}, 1000));
     EXPECT_EQ(card_state::busy, find_state(true, {}, 1000));
     EXPECT_EQ(card_state::unknown, find_state(std::nullopt, {}, 1000));
@@ -214,7 +214,7 @@ TEST_F(made_up_machine, shows_cards_with_their_holders_and_numa_nodes)
     const launcher::report list = cards_of(driver);
     ASSERT_EQ(1u, list.cards.size());
     EXPECT_EQ(launcher::card_state::ours, list.cards[0].state);
-    EXPECT_EQ("pid 17 (trainer)", shim::describe(list.cards[0].held_by));
+    EXPECT_EQ("pid 17 (trainer)", launcher::describe(list.cards[0].held_by));
     EXPECT_EQ(1u, list.cards[0].numa_node);
     EXPECT_TRUE(list.cards[0].usable);
     EXPECT_EQ(0u, list.missing.size());
