@@ -76,20 +76,23 @@ public:
     }
     int query(ticket of, uint32_t timeout_us) override
     {
-        return ask(static_cast<uint64_t>(of), timeout_us);
+        const auto seq   = static_cast<uint64_t>(of);
+        const int result = ask(seq, timeout_us);
+        return (result < 0) ? keep_failure(seq, result) : result;
     }
     ticket blocking_ticket() override;
 
 private:
     /* A place in the driver's ring, by the six low bits of sequence numbers. */
     struct slot {
-        uint64_t seq = 0;              /* 0: none is known to run */
+        std::atomic<uint64_t> seq{0};  /* 0: none is known to run */
         std::atomic<uint64_t> done{0}; /* the last that its owner saw end */
         size_t buffer = 0;
 
         [[nodiscard]] bool is_free() const
         {
-            return (seq == 0) || (seq == done.load(std::memory_order_acquire));
+            const uint64_t now = seq.load(std::memory_order_relaxed);
+            return (now == 0) || (now == done.load(std::memory_order_acquire));
         }
     };
 
@@ -99,6 +102,7 @@ private:
         return slots_[seq % max_cs_in_flight];
     }
     [[nodiscard]] ticket find_blocking();
+    [[nodiscard]] int keep_failure(uint64_t seq, int result);
     [[nodiscard]] hl_cs_chunk fill(size_t buffer, dma_direction direction,
                                    uint64_t dst, uint64_t src, uint64_t length);
     [[nodiscard]] int ask(uint64_t seq, uint32_t timeout_us);
@@ -237,10 +241,10 @@ int cs_engine::start(dma_direction direction, unsigned stream, uint64_t dst,
     }
     slot &given = slot_of(out.seq);
     std::swap(given.buffer, expected.buffer);
-    given.seq = out.seq;
-    next_     = out.seq + 1;
-    refused_  = 0;
-    job_p     = ticket{out.seq};
+    given.seq.store(out.seq, std::memory_order_relaxed);
+    next_    = out.seq + 1;
+    refused_ = 0;
+    job_p    = ticket{out.seq};
     return 0;
 }
 
@@ -268,6 +272,20 @@ int cs_engine::look(ticket job, uint32_t timeout_us)
     return result;
 }
 
+/* Until its owner collects it: once the card is lost, the driver has nothing
+ * more to say than that. @return What was seen first. */
+int cs_engine::keep_failure(uint64_t seq, int result)
+{
+    const std::lock_guard<std::mutex> guard(failed_lock_);
+    const slot &at = slot_of(seq);
+    if ((at.seq != seq) || at.is_free()) {
+        return result; /* it was collected */
+    }
+    const int first = failed_.emplace(seq, result).first->second;
+    failed_count_.store(failed_.size());
+    return first;
+}
+
 ticket cs_engine::blocking_ticket()
 {
     const std::unique_lock<std::mutex> guard(lock_, std::try_to_lock);
@@ -289,12 +307,10 @@ ticket cs_engine::find_blocking()
         }
         const int result = ask(at.seq, 0);
         if (result == 0) {
-            return ticket{at.seq};
+            return ticket{at.seq.load()};
         }
-        const std::lock_guard<std::mutex> guard(failed_lock_);
-        if ((result < 0) && !at.is_free()) {
-            failed_.emplace(at.seq, result);
-            failed_count_.store(failed_.size());
+        if (result < 0) {
+            (void)keep_failure(at.seq, result);
         }
         at.seq = 0;
     }

@@ -124,6 +124,21 @@ protected:
     std::unique_ptr<device_memory> memory;
 };
 
+/* Afterwards the driver answers for nothing any more. */
+TEST_F(shim_dma_driver_errors, that_others_see_first_are_kept_for_the_owner)
+{
+    (void)start_one();
+    lib.hlthunk_get_device_status_info = [](int) {
+        return static_cast<int>(device_in_reset);
+    };
+    driver_answer = -ETIMEDOUT;
+    EXPECT_EQ(dev->query(queue->oldest_ticket(), 0), -ETIMEDOUT);
+    EXPECT_TRUE(dev->is_lost());
+    driver_answer = 0;
+    EXPECT_EQ(collect_one(*queue), -ETIMEDOUT);
+    EXPECT_EQ(warnings.take().size(), 1u);
+}
+
 /* No card answers -ENODEV but one that was reset or removed. */
 TEST_F(shim_dma_driver_errors, at_the_wait_become_the_status)
 {
