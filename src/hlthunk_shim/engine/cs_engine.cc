@@ -103,8 +103,8 @@ private:
     }
     [[nodiscard]] ticket find_blocking();
     [[nodiscard]] int keep_failure(uint64_t seq, int result);
-    [[nodiscard]] hl_cs_chunk fill(size_t buffer, dma_direction direction,
-                                   uint64_t dst, uint64_t src, uint64_t length);
+    void fill(hl_cs_chunk &chunk, size_t buffer, dma_direction direction,
+              uint64_t dst, uint64_t src, uint64_t length);
     [[nodiscard]] int ask(uint64_t seq, uint32_t timeout_us);
     [[nodiscard]] int judge(int answer, uint32_t status);
     [[nodiscard]] int note_silence(int error);
@@ -118,6 +118,7 @@ private:
     uint64_t next_    = 1; /* number */
     uint64_t refused_ = 0; /* since the last job; each may have used a number */
     std::array<slot, max_cs_in_flight> slots_;
+    hl_cs_chunk chunk_{};   /* of the next job */
     pinned_buffer buffers_; /* while there is a queue */
     unsigned queues_       = 0;
     bool is_any_forgotten_ = false; /* copy, which may use its buffer */
@@ -190,10 +191,9 @@ void cs_engine::detach()
     }
 }
 
-hl_cs_chunk cs_engine::fill(size_t buffer, dma_direction direction,
-                            uint64_t dst, uint64_t src, uint64_t length)
+void cs_engine::fill(hl_cs_chunk &chunk, size_t buffer, dma_direction direction,
+                     uint64_t dst, uint64_t src, uint64_t length)
 {
-    hl_cs_chunk chunk{};
     char *const data     = buffers_.data() + buffer * buffer_bytes;
     auto *packets        = reinterpret_cast<lin_dma *>(data);
     const size_t count   = build_lin_dma(packets, dst, src, length);
@@ -209,7 +209,6 @@ hl_cs_chunk cs_engine::fill(size_t buffer, dma_direction direction,
         chunk.cb_handle += upper_offset;
         chunk.cb_size = sizeof(cp_dma);
     }
-    return chunk;
 }
 
 int cs_engine::start(dma_direction direction, unsigned stream, uint64_t dst,
@@ -227,11 +226,11 @@ int cs_engine::start(dma_direction direction, unsigned stream, uint64_t dst,
         (find_blocking() != ticket::none)) {
         return -EAGAIN;
     }
-    hl_cs_chunk chunk = fill(expected.buffer, direction, dst, src, length);
-    chunk.queue_index = card_.queues(direction).first + stream;
+    fill(chunk_, expected.buffer, direction, dst, src, length);
+    chunk_.queue_index = card_.queues(direction).first + stream;
     hlthunk_cs_in in{};
     hlthunk_cs_out out{};
-    in.chunks_execute     = &chunk;
+    in.chunks_execute     = &chunk_;
     in.num_chunks_execute = 1;
     const int ret =
         card_.judge(lib().hlthunk_command_submission(card_.fd(), &in, &out));
