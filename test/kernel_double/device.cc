@@ -8,7 +8,6 @@
 #include "kernel_double/rules.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -41,17 +40,6 @@ node_of_card find_node(int fd, bool thorough)
     }
 }
 
-namespace {
-
-std::atomic<context *> contexts[emu::max_cards];
-
-} // namespace
-
-context &context_of(unsigned card)
-{
-    return *contexts[card].load();
-}
-
 int open_node(node_of_card which, int flags)
 {
     const own_call own;
@@ -62,7 +50,7 @@ int open_node(node_of_card which, int flags)
         hlthunk_close(fd);
         fd = hlthunk_open(HLTHUNK_DEVICE_DONT_CARE, bus_id);
         if (fd >= 0) {
-            contexts[which.card] = new context;
+            begin_submissions(which.card);
         }
     }
     if ((fd >= 0) && ((flags & O_CLOEXEC) == 0)) {
@@ -144,12 +132,12 @@ void put(char *arguments, const Out &result)
 }
 
 template <typename In, typename Out>
-int reply(context &card, int (context::*call)(int, const In &, Out &, bool &),
-          int fd, char *arguments)
+int reply(int (*call)(int, unsigned, const In &, Out &, bool &), int fd,
+          unsigned card, char *arguments)
 {
     Out out{};
     bool keep     = false;
-    const int ret = (card.*call)(fd, take<In>(arguments), out, keep);
+    const int ret = call(fd, card, take<In>(arguments), out, keep);
     if (!keep) {
         put<In>(arguments, out);
     }
@@ -163,15 +151,14 @@ int dispatch(call which, int fd, node_of_card of, char *arguments)
     if (which == call::info) {
         return inform(fd, take<info_in>(arguments));
     }
-    context &card = context_of(of.card);
     switch (which) {
     case call::submit:
-        return reply(card, &context::submit, fd, arguments);
+        return reply(submit, fd, of.card, arguments);
     case call::wait:
-        return reply(card, &context::wait, fd, arguments);
+        return reply(wait, fd, of.card, arguments);
     case call::memory: {
         memory_out out{};
-        const int ret = card.memory(fd, take<memory_in>(arguments), out.value);
+        const int ret = memory(fd, take<memory_in>(arguments), out.value);
         put<memory_in>(arguments, out);
         return ret;
     }

@@ -119,18 +119,7 @@ struct open_stats_info {
 };
 static_assert(sizeof(open_stats_info) == 24);
 
-struct chunk {
-    uint64_t cb_handle;
-    uint32_t queue_index;
-    uint32_t cb_size;
-    uint32_t flags;
-    uint32_t collective_engine_id;
-    uint32_t pad[10];
-};
-static_assert(sizeof(chunk) == 64);
-inline constexpr uint32_t chunk_flag_user_cb = 1;
-inline constexpr uint32_t max_chunks         = 512;
-inline constexpr uint64_t max_in_flight      = 64;
+inline constexpr uint64_t max_in_flight = 64;
 
 struct submit_in {
     uint64_t restore;
@@ -155,7 +144,6 @@ struct submit_out {
 };
 static_assert(sizeof(submit_out) == 24);
 
-inline constexpr uint32_t cs_flag_staged = 0x40;
 /** SIGNAL, WAIT, COLLECTIVE_WAIT, ENCAP, RESERVE, UNRESERVE, ENGINE_CORE,
  *  FLUSH, ENGINES: each makes a submission something else. */
 inline constexpr uint32_t cs_flags_of_other_types =
@@ -241,25 +229,6 @@ inline constexpr uint32_t memory_flag_contiguous = 1;
 inline constexpr uint32_t memory_flag_shared     = 2;
 inline constexpr uint32_t memory_flag_userptr    = 4;
 inline constexpr uint32_t memory_flag_force_hint = 8;
-
-/** Queues of Gaudi2 (enum gaudi2_queue_id): the first of each EDMA engine, by
- *  bit of the mask of those that are enabled, and the device CPU's. */
-inline constexpr uint32_t edma_queues[]     = {8, 12, 48, 52, 84, 88, 120, 124};
-inline constexpr uint32_t streams_of_engine = 4;
-inline constexpr uint32_t queue_cpu         = 260;
-
-/** A range of device addresses; the end is the first byte behind it. */
-struct address_range {
-    uint64_t start;
-    uint64_t end;
-};
-/** gaudi2P.h (host), gaudi2.c (device memory with 6 HBM stacks). */
-inline constexpr address_range host_range{0xfff0000000000000,
-                                          0xfff0800000000000};
-inline constexpr address_range host_huge_range{0xfff0800000000000,
-                                               0xfff1000000000000};
-inline constexpr uint64_t dram_physical_base = 0x1001000000000000;
-inline constexpr uint64_t device_va_end      = 0x1001c00600000000;
 
 /** Between this and the library's structure: what both have alike. */
 template <typename From, typename To>
