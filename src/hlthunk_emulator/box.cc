@@ -5,15 +5,18 @@
 #include "hlthunk_emulator/ports/wire.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/process.h"
+#include "util/text.h"
 
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <mutex>
 #include <new>
 
 #include <fcntl.h>
@@ -70,6 +73,26 @@ int take_name(const std::string &what)
         return (errno == EADDRINUSE) ? -EBUSY : -errno;
     }
     return fd.release();
+}
+
+/* A child that was forked in the middle of its parent's turn may have its
+ * socket, and would wait for itself. One thread at a time. */
+void close_inherited_turn()
+{
+    const std::string name =
+        std::string(1, '\0') + "hlthunk-emu/" + box_name() + "/turn";
+    for (const auto &entry : util::list_folder("/proc/self/fd")) {
+        const int fd = std::atoi(entry.filename().c_str());
+        sockaddr_un bound{};
+        socklen_t length = sizeof(bound);
+        if ((getsockname(fd, reinterpret_cast<sockaddr *>(&bound), &length) ==
+             0) &&
+            (bound.sun_family == AF_UNIX) &&
+            (length == offsetof(sockaddr_un, sun_path) + name.size()) &&
+            (std::memcmp(bound.sun_path, name.data(), name.size()) == 0)) {
+            close(fd);
+        }
+    }
 }
 
 bool is_own_file(int ret, const struct stat &info)
@@ -221,6 +244,9 @@ int box::join()
         }
         return ret;
     }
+    static constinit util::child_mutex joining;
+    const std::lock_guard<util::child_mutex> guard(joining);
+    close_inherited_turn();
     const util::unique_fd turn(
         wait_while_busy(longest_turn, [] { return take_name("turn"); }));
     if (!turn) {

@@ -2,7 +2,6 @@
 #include "hlthunk_emulator/faults.h"
 
 #include "hlthunk_emulator/ports/wiring.h"
-#include "hlthunk_emulator/settings.h"
 #include "util/made_once.h"
 
 #include <algorithm>
@@ -290,11 +289,7 @@ faults &faults::instance()
 {
     /* Never destroyed: engine threads may outlive static destructors. */
     static constinit util::made_once<faults *> wished;
-    return *wished.get([] {
-        auto *const made = new faults;
-        made->add(get_settings().faults);
-        return made;
-    });
+    return *wished.get([] { return new faults; });
 }
 
 void faults::add(const std::vector<fault> &wished)

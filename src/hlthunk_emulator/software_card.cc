@@ -10,6 +10,7 @@
 #include "hlthunk_emulator/settings.h"
 #include "hlthunk_emulator/sysfs_view.h"
 #include "util/background_thread.h"
+#include "util/made_once.h"
 #include "util/process.h"
 
 #include <algorithm>
@@ -49,7 +50,11 @@ struct software_card::cards_of_process {
 
 const software_card::all_cards &software_card::make_all()
 {
-    (void)faults::instance(); /* those that variables wish for */
+    static constinit util::made_once<bool> wished;
+    (void)wished.get([] {
+        faults::instance().add(get_settings().faults);
+        return true;
+    });
     if (!util::run_in_children_once<after_fork>()) {
         throw std::bad_alloc();
     }

@@ -307,7 +307,8 @@ TEST_P(ipc_processes, of_another_box_are_left_to_tcp)
     expect_tcp("another box", box("other"), {});
 }
 
-/* As those of one pod. */
+/* As those of one pod, whose software cards are one box because a folder says
+ * so. */
 TEST_P(ipc_processes, of_containers_with_a_common_network)
 {
     GAUDI_SKIP_IF(why_no_namespaces(
@@ -315,7 +316,13 @@ TEST_P(ipc_processes, of_containers_with_a_common_network)
     /* And without a common parent. */
     const arguments container = joined(
         words("setsid --fork --wait unshare --ipc --uts --"), no_processes);
-    expect_ipc(over_ipc(traffic(true), container, container));
+    const scratch_directory cards;
+    environment all         = variables(ipc);
+    all["HLTHUNK_EMU_NODE"] = cards.path(".");
+    peers_case whole{traffic(true), {"info"}, all};
+    whole.server_prefix = container;
+    whole.client_prefix = container;
+    expect_ipc(run_peers(whole));
 }
 
 TEST_P(ipc_processes, of_another_user_namespace_are_left_to_tcp)
