@@ -30,7 +30,7 @@ ucs_status_t work_queue::report_failure(size_t length, int error) const
 
 lane::lane(card *owner, const transfer_options &options)
     : owner_(owner), chunk_bytes_(options.chunk_bytes),
-      short_bytes_(options.short_bytes)
+      short_bytes_(options.short_bytes), most_lent_(options.chunks / 2)
 {
     for (size_t i = 0; i < queue_count; ++i) {
         queues_[i].home      = this;

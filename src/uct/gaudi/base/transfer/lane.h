@@ -162,7 +162,7 @@ public:
     [[nodiscard]] chunk_ptr take_chunk(size_t leave, lane *ports)
     {
         if ((free_chunks_ <= leave) ||
-            ((ports != nullptr) && (2 * ports->lent_ >= chunks_.size()))) {
+            ((ports != nullptr) && (ports->lent_ >= ports->most_lent_))) {
             return nullptr;
         }
         --free_chunks_;
@@ -174,7 +174,8 @@ public:
     }
     [[nodiscard]] bool has_chunks(size_t more_than) const
     {
-        return (free_chunks_ > more_than) || chunks_.empty();
+        return ((free_chunks_ > more_than) || chunks_.empty()) &&
+               (lent_ < most_lent_);
     }
     [[nodiscard]] size_t chunk_bytes() const { return chunk_bytes_; }
 
@@ -224,6 +225,7 @@ protected:
 
 private:
     const size_t short_bytes_;
+    const size_t most_lent_;
     std::vector<staging_chunk> chunks_;
     staging_chunk *free_chunk_ = nullptr; /* the last that came back */
     size_t free_chunks_        = 0;
