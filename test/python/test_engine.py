@@ -128,7 +128,8 @@ class Example(unittest.TestCase):
         return said
 
     def test_moves_memory_over_ports(self):
-        said = self.check(HLTHUNK_EMU_PORTS="y")
+        said = self.check(HLTHUNK_EMU_PORTS="y",
+                          HLTHUNK_EMU_NODE=f"python-ports-{os.getpid()}")
         self.assertIn(": uses ports to the card", said)
 
     def test_moves_memory_through_the_host(self):
