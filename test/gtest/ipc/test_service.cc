@@ -209,7 +209,7 @@ TEST_F(service, refuses_what_is_out_of_place)
         {[](auto &asked) { asked.offset = 1; }, -EFAULT},
         {[](auto &asked) { asked.offset = UINT64_MAX; }, -EFAULT},
         {[](auto &asked) { asked.length = UINT64_MAX; }, -EFAULT},
-        {[](auto &asked) { asked.kind = request_kind::write; }, -EFAULT},
+        {[](auto &asked) { asked.kind = request_kind::write; }, -EIO},
         {[&](auto &asked) {
              asked.address = reinterpret_cast<uintptr_t>(&here);
          },

@@ -610,6 +610,33 @@ TEST_IN_CHILD(host_way, fails_the_endpoint_of_a_short_put_that_was_left,
     (void)take_logs();
 }
 
+/* It tells of bytes that have not come, and nobody has heard so yet. */
+TEST_IN_CHILD(host_way, no_message_passes_a_put_that_failed, over_host())
+{
+    pair p;
+    const unpacked_key key(p.peer.host.key);
+    uct_ep_h other  = p.tl->make_ep(p.peer.address);
+    const auto poll = [&] {
+        return uct_ep_put_short(other, "bytes", 5, p.peer.host.address,
+                                key.rkey());
+    };
+    EXPECT_EQ(UCS_OK, poll());
+    p.peer.end_key();
+    EXPECT_EQ(5, p.target().put_bcopy("bytes", 5, p.remote()));
+    EXPECT_EQ(UCS_OK, uct_ep_fence(p.ep, 0));
+    EXPECT_TRUE(eventually([&] { return poll() == UCS_OK; }));
+    const auto send = [&] {
+        return uct_ep_am_short(p.ep, ipc_echo_id, 0, "flag", 4);
+    };
+    EXPECT_EQ(UCS_ERR_NO_RESOURCE, send()); /* the failure is told first */
+    EXPECT_TRUE(eventually([&] {
+        p.tl->progress();
+        return send() == UCS_ERR_CONNECTION_RESET;
+    }));
+    uct_ep_destroy(other);
+    (void)take_logs();
+}
+
 /* Of two copies the later one has ended, and the earlier one does not. */
 TEST_IN_CHILD(host_way, ends_while_a_peer_is_stuck, over_host())
 {

@@ -225,7 +225,9 @@ ucs_status_t inbound::copy_device(const request_body &asked,
     copy.status = UCS_OK;
     if (asked.kind == request_kind::write) {
         const auto found = ports_.find(asked.number);
-        return ((found == ports_.end()) || (asked.length == 0))
+        /* Of ports that have been disconnected here the peer hears so. */
+        return (found == ports_.end()) ? UCS_ERR_IO_ERROR
+               : (asked.length == 0)
                    ? UCS_ERR_INVALID_ADDR
                    : engine.start_over_ports(domain, *found->second,
                                              asked.offset, asked.address,

@@ -26,7 +26,7 @@ constexpr size_t max_staging_bytes = size_t{1} << 30;
 /* How long a short operation waits for another process, seconds; and how often
  * that is doubled. */
 constexpr double short_wait_s    = 0.05;
-constexpr unsigned most_doubling = 6;
+constexpr unsigned most_doubling = 4;
 /* Polls that find nothing before a caller sleeps. */
 constexpr unsigned idle_polls = 256;
 /* Completions collected at a time. */
@@ -327,7 +327,9 @@ ucs_status_t transfer_engine::copy_short(flush_domain &domain, const side &dst,
         status = copy_piece(domain, to, from, std::min(most, length - done),
                             done == 0);
     }
-    domain.slow = (status == UCS_OK) ? 0 : domain.slow;
+    if ((status == UCS_OK) && (domain.late == 0)) {
+        domain.slow = 0;
+    }
     return status;
 }
 
@@ -626,6 +628,11 @@ void transfer_engine::submit_onward()
     ucs_queue_for_each_safe(next, at, &onward_, in_onward)
     {
         work_queue &queue = *next->then;
+        if (next->of->status != UCS_OK) { /* it was given up meanwhile */
+            ucs_queue_del_iter(&onward_, at);
+            finish(*next, UCS_OK);
+            continue;
+        }
         const uint64_t src =
             next->chunk->home->va_for(*queue.home, *next->chunk);
         const int ret = queue.home->submit(queue, *next, next->target, src);
@@ -669,7 +676,8 @@ unsigned transfer_engine::collect(lane &from)
             (one.queue->number != 0)) {
             one.of->by->end();
         }
-        if ((status == UCS_OK) && (one.target != 0)) {
+        if ((status == UCS_OK) && (one.target != 0) &&
+            (one.of->status == UCS_OK)) {
             if (one.then != nullptr) {
                 ucs_queue_push(&onward_, &one.in_onward);
                 continue;

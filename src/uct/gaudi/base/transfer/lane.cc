@@ -30,7 +30,7 @@ ucs_status_t work_queue::report_failure(size_t length, int error) const
 
 lane::lane(card *owner, const transfer_options &options)
     : owner_(owner), chunk_bytes_(options.chunk_bytes),
-      short_bytes_(options.short_bytes), most_lent_(options.chunks / 2)
+      short_bytes_(options.short_bytes)
 {
     for (size_t i = 0; i < queue_count; ++i) {
         queues_[i].home      = this;
@@ -284,8 +284,8 @@ port_lane::port_lane(card &owner, std::unique_ptr<shim::connection> over,
 {
     make_jobs(shim::connection_options().depth);
     if (peer_ != nullptr) {
-        ++peer_->users;
         peer_->ports.push_back(this);
+        ++peer_->users;
         for (const copies which : {of_long, of_short}) {
             work_queue &asks =
                 queue(shim::dma_direction::host_to_device, which);

@@ -156,26 +156,28 @@ public:
     }
 
     /** Take a chunk, leaving some for others.
-     *  @param ports  That use it, or nullptr. They get half of the chunks: the
-     *                peer that they lead to may be stopped.
+     *  @param ports  That use it, or nullptr. They get at most half of the
+     *                chunks that others have left: the peer that they lead to
+     *                may be stopped.
      *  @return nullptr when none is left. */
     [[nodiscard]] chunk_ptr take_chunk(size_t leave, lane *ports)
     {
         if ((free_chunks_ <= leave) ||
-            ((ports != nullptr) && (ports->lent_ >= ports->most_lent_))) {
+            ((ports != nullptr) && (ports->lent_ >= free_chunks_ - leave))) {
             return nullptr;
         }
         --free_chunks_;
         free_chunk_->lent_to = ports;
         if (ports != nullptr) {
             ++ports->lent_;
+            ports->lender_ = this;
         }
         return chunk_ptr(std::exchange(free_chunk_, free_chunk_->next_free));
     }
     [[nodiscard]] bool has_chunks(size_t more_than) const
     {
-        return ((free_chunks_ > more_than) || chunks_.empty()) &&
-               (lent_ < most_lent_);
+        return (lent_ > 0) ? lender_->free_chunks_ > lent_ + more_than
+                           : (free_chunks_ > more_than) || chunks_.empty();
     }
     [[nodiscard]] size_t chunk_bytes() const { return chunk_bytes_; }
 
@@ -225,7 +227,6 @@ protected:
 
 private:
     const size_t short_bytes_;
-    const size_t most_lent_;
     std::vector<staging_chunk> chunks_;
     staging_chunk *free_chunk_ = nullptr; /* the last that came back */
     size_t free_chunks_        = 0;
@@ -233,7 +234,8 @@ private:
     std::vector<job> jobs_;                  /* they give chunks back */
     std::vector<shim::registration> shared_; /* of the staging memory, by place
                                                 of the card */
-    size_t lent_    = 0; /* chunks of others' that these ports use */
+    size_t lent_    = 0;                     /* chunks that these ports use, */
+    lane *lender_   = nullptr;               /* of this one */
     bool has_ended_ = false;
     size_t turn_    = 0;
     std::array<work_queue, queue_count> queues_;

@@ -92,6 +92,9 @@ namespace {
 /* Before those are asked for again that could not be had. */
 constexpr double retry_s = 5;
 
+/* Before a peer is asked again whose socket is full. */
+constexpr double ask_again_s = 0.01;
+
 /* How long an answer is waited for where there is no other way: a short
  * operation may wait for two of them. */
 constexpr double longest_wait_s = 0.02;
@@ -203,12 +206,16 @@ int lane_set::confirm(const side &there, bool waits)
 {
     owner_queue &owner     = there.peer->in_use->asked();
     const ucs_time_t start = ucs_get_time();
-    int error;
-    while (((error = owner.confirm(*there.remote, false)) == -EINPROGRESS) &&
-           waits &&
-           (ucs_get_time() - start < ucs_time_from_sec(longest_wait_s))) {
-        util::nap();
-    }
+    int error              = -ENOMEM;
+    (void)guarded([&] {
+        while (
+            ((error = owner.confirm(*there.remote, false)) == -EINPROGRESS) &&
+            waits &&
+            (ucs_get_time() - start < ucs_time_from_sec(longest_wait_s))) {
+            util::nap();
+        }
+        return UCS_OK;
+    });
     return error;
 }
 
@@ -244,12 +251,14 @@ int lane_set::get_ports(port_way &way, card &from, card_place to,
 }
 
 /* There are none for a while. @return error; -EINPROGRESS where it is asked
- * again at once. */
+ * again soon. */
 int lane_set::give_up(port_way &way, const card &from, const lane &peer,
                       int error)
 {
     if (error == -EAGAIN) {
-        return -EINPROGRESS;
+        way.error   = -EINPROGRESS;
+        way.retries = ucs_get_time() + ucs_time_from_sec(ask_again_s);
+        return way.error;
     }
     way.error   = error;
     way.retries = ucs_get_time() + ucs_time_from_sec(retry_s);

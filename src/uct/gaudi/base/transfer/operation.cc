@@ -97,6 +97,16 @@ bool operations::is_past_fence() const
     return true;
 }
 
+/* One that somebody is to hear of. What was given up is what its owner wanted,
+ * but for its completion. */
+static bool is_failure(const operation &op)
+{
+    return (op.status != UCS_OK) && (op.domain != nullptr) &&
+           (op.what != operation_kind::flush_domain) &&
+           (op.what != operation_kind::left) &&
+           ((op.completion != nullptr) || (op.status != UCS_ERR_CANCELED));
+}
+
 /* Put an operation where its completion is called. */
 void operations::end(operation &op)
 {
@@ -112,9 +122,8 @@ void operations::end(operation &op)
         (op.what != operation_kind::left)) {
         counts_.add(op.moved_by, op.total);
     }
-    if (ucs_unlikely((op.status != UCS_OK) && (op.domain != nullptr) &&
-                     (op.completion != nullptr) &&
-                     (op.what != operation_kind::flush_domain))) {
+    if (ucs_unlikely(is_failure(op) && ((op.completion != nullptr) ||
+                                        (op.domain->unheard == UCS_OK)))) {
         op.domain->unheard          = op.status;
         op.domain->unheard_sequence = op.sequence;
         op.domain->unheard_by       = op.completion;
@@ -253,6 +262,10 @@ void operations::retire(operation &op)
 ucs_status_t operations::take_ended(operation &op)
 {
     const ucs_status_t status = op.status;
+    if ((op.domain != nullptr) &&
+        (op.domain->unheard_sequence == op.sequence)) {
+        op.domain->unheard = UCS_OK; /* its caller hears now */
+    }
     ucs_list_del(&op.in_queue);
     retire(op);
     return status;
@@ -264,14 +277,13 @@ void operations::complete(operation &op)
     const ucs_status_t status    = op.status;
     flush_domain *domain         = op.domain;
 
-    /* What was given up is what its owner wanted. */
-    if ((status != UCS_OK) && (status != UCS_ERR_CANCELED) &&
-        (op.what != operation_kind::left) && (completion == nullptr) &&
-        (domain != nullptr)) {
+    if ((completion == nullptr) && is_failure(op)) {
         fail(*domain, op.sequence, status);
     }
-    if ((domain != nullptr) && (completion != nullptr) &&
-        (completion->count == 1) && (completion == domain->unheard_by)) {
+    if ((domain != nullptr) &&
+        ((completion == nullptr) ? (domain->unheard_sequence == op.sequence)
+                                 : (completion->count == 1) &&
+                                       (completion == domain->unheard_by))) {
         domain->unheard = UCS_OK; /* it hears now */
     }
     retire(op);
