@@ -52,8 +52,9 @@ constexpr unsigned most_members  = 4096;
 constexpr unsigned uses_of_cards = 2;
 static_assert(first_use + off_t{uses_of_cards} * max_cards <= first_member);
 
-/* Joining takes as long as reading /proc, unless its process is stopped. */
-constexpr std::chrono::seconds longest_turn{60};
+/* Joining takes as long as reading /proc, unless its process is stopped, or a
+ * child of a fork that does nothing has its turn. */
+constexpr std::chrono::seconds longest_turn{20};
 
 /* A socket with an abstract name of the box. @return -EBUSY while another one
  * has the name, or -errno. */
@@ -226,6 +227,11 @@ box::box() : error_(join())
 /* One process at a time finds out whether there is a box. */
 int box::join()
 {
+    if (box_bytes > util::longest_file()) {
+        log("ulimit -f leaves no room for a box: it is a file of %zu bytes",
+            box_bytes);
+        return -EFBIG;
+    }
     if (!get_settings().folder.empty()) {
         const std::string path = get_settings().folder + "/box";
         fd_.reset(open(path.c_str(),
@@ -249,13 +255,16 @@ int box::join()
     close_inherited_turn();
     const util::unique_fd turn(
         wait_while_busy(longest_turn, [] { return take_name("turn"); }));
-    if (!turn) {
-        return turn.get();
-    }
     const util::closed_in_children not_the_childs(turn.get());
     const std::string name = "hlthunk-emu/" + box_name() + "/box";
     fd_                    = find_file(name);
     const bool is_found    = static_cast<bool>(fd_);
+    if (!is_found && !turn) {
+        log("box '%s': somebody has been joining it for %ld s (a folder as "
+            "HLTHUNK_EMU_NODE is a box of its own)",
+            get_settings().node.c_str(), long{longest_turn.count()});
+        return turn.get();
+    }
     if (!is_found) {
         fd_ = util::make_lasting_file(name.c_str(), box_bytes);
     }
@@ -334,6 +343,9 @@ int box::compare_settings() const
                            std::string(other.substr(other.find('=') + 1)) +
                            " there";
         }
+    }
+    if (differences.empty()) {
+        differences = theirs;
     }
     if (differences.empty()) {
         return 0;

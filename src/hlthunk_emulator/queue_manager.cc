@@ -148,9 +148,9 @@ bool queue_manager::run_unqueued(part &only)
             return false;
         }
         if (prepare(only, budget, work)) {
-            copy_bytes(work.dst, work.src, work.size);
             budget -= work.size;
-            count_copy(only, work, true);
+            count_copy(only, work,
+                       copy_if_there(work.dst, work.src, work.size));
         }
     }
     end_part(only);

@@ -242,7 +242,7 @@ int software_card::hand_over(Submit &&submit)
         } else {
             ret = submit(lock, open_->queues, nullptr);
         }
-        waiting_work = !open_->queues.is_idle();
+        waiting_work = (open_ != nullptr) && !open_->queues.is_idle();
     }
     if (waiting_work) {
         kick_engines();

@@ -149,6 +149,9 @@ bool card::refuses_own_export() const
     util::unique_fd own(fd);
     uint64_t va   = 0;
     const int ret = ask_for_import(*this, own.get(), size, va);
+    if (ret == 0) {
+        engine_->note_import(va, size);
+    }
     const registration imported(*this, (ret == 0) ? va : 0);
     own.reset(); /* the memory goes with the last of it */
     return ret == -EPERM;

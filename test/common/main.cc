@@ -113,7 +113,7 @@ __tsan_default_suppressions()
 {
     return "race:^_dl_new_object$\n"
            "race:^gaudi::shim::find_open_nodes\n"
-           "race:^gaudi::shim::device::adopt";
+           "race:^gaudi::shim::card::adopt";
 }
 #endif
 
