@@ -623,27 +623,29 @@ void transfer_engine::submit_waiting(work_queue &queue)
 /* Submit jobs that have to go on, as far as there is room. */
 void transfer_engine::submit_onward()
 {
-    job *next;
-    ucs_queue_iter_t at;
-    ucs_queue_for_each_safe(next, at, &onward_, in_onward)
-    {
-        work_queue &queue = *next->then;
-        if (next->of->status != UCS_OK) { /* it was given up meanwhile */
-            ucs_queue_del_iter(&onward_, at);
-            finish(*next, UCS_OK);
+    if (ucs_queue_is_empty(&onward_)) {
+        return;
+    }
+    ucs_queue_head_t waiting;
+    ucs_queue_head_init(&waiting);
+    ucs_queue_splice(&waiting, &onward_);
+    while (!ucs_queue_is_empty(&waiting)) {
+        job &next = *ucs_queue_pull_elem_non_empty(&waiting, job, in_onward);
+        work_queue &queue = *next.then;
+        if (next.of->status != UCS_OK) { /* it was given up meanwhile */
+            finish(next, UCS_OK);
             continue;
         }
-        const uint64_t src =
-            next->chunk->home->va_for(*queue.home, *next->chunk);
-        const int ret = queue.home->submit(queue, *next, next->target, src);
+        const uint64_t src = next.chunk->home->va_for(*queue.home, *next.chunk);
+        const int ret      = queue.home->submit(queue, next, next.target, src);
         if (ret == -EAGAIN) {
+            ucs_queue_push(&onward_, &next.in_onward);
             continue; /* those for other lanes need not wait */
         }
-        ucs_queue_del_iter(&onward_, at);
-        next->queue  = &queue;
-        next->target = 0;
+        next.queue  = &queue;
+        next.target = 0;
         if (ret != 0) {
-            finish(*next, queue.report_refusal(next->length, ret));
+            finish(next, queue.report_refusal(next.length, ret));
         }
     }
 }
