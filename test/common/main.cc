@@ -106,14 +106,16 @@ extern "C" [[gnu::visibility("default")]] const char *__tsan_default_options()
 }
 
 /* The dynamic linker has a lock for what it knows of a library, which the
- * runtime does not see. A search for cards that the program has open looks at
- * descriptors that it may close meanwhile. */
+ * runtime does not see. Searches for cards that the program has open, and for a
+ * parent's socket, look at descriptors that it may close meanwhile. */
 extern "C" [[gnu::visibility("default")]] const char *
 __tsan_default_suppressions()
 {
     return "race:^_dl_new_object$\n"
            "race:^gaudi::shim::find_open_nodes\n"
-           "race:^gaudi::shim::card::adopt";
+           "race:^gaudi::shim::card::adopt\n"
+           "race:^gaudi::emu::node_file::find\n"
+           "race:close_inherited_turn";
 }
 #endif
 
