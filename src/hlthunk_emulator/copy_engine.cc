@@ -108,20 +108,12 @@ void guard_copies()
  * data has to fail on it. */
 #ifdef HLTHUNK_EMU_NO_COPY
 
-void copy_bytes(char *, const char *, size_t)
-{}
-
 bool copy_if_there(char *, const char *, size_t)
 {
     return true;
 }
 
 #else
-
-void copy_bytes(char *dst, const char *src, size_t size)
-{
-    std::memmove(dst, src, size);
-}
 
 bool copy_if_there(char *dst, const char *src, size_t size)
 {

@@ -17,11 +17,8 @@ namespace gaudi::emu {
  *  of libc's, for which engines do not wait. */
 void guard_copies();
 
-/** Copy memory for a card; the ranges may overlap. For what is copied inside
- *  the call that names it: the program has it then. */
-void copy_bytes(char *dst, const char *src, size_t size);
-
-/** The same of what it may have unmapped meanwhile.
+/** Copy memory for a card, of which the program may have unmapped a part; the
+ *  ranges may overlap.
  *  @return false: a part is not there, and some bytes may have been copied. */
 [[nodiscard]] bool copy_if_there(char *dst, const char *src, size_t size);
 
