@@ -576,7 +576,10 @@ struct shared_scene : scene {
 
     void use(const endpoint &by) const
     {
-        const uint64_t at  = by_same.process.device.address;
+        use(by, by_same.process.device.address);
+    }
+    void use(const endpoint &by, uint64_t at) const
+    {
         char bytes[8]      = "bytes";
         char got[8]        = {};
         const bool is_host = moves_host_memory();
@@ -855,6 +858,11 @@ void interrupt(shared_scene &s, const event &what, unsigned begun)
     stream all(s, with, what);
     if ((routes() == ports_first) && (begun > 0)) {
         await_ports(s, with);
+    }
+    if (runs_beside_framework()) {
+        /* SynapseAI kills a process that has memory mapped in the moment of a
+         * reset: what the peer needs is mapped before. */
+        s.use(with.to, with.process.device.address);
     }
     const bool is_of_all =
         (what.what == fate::own_reset) || (what.what == fate::entries_fail);
