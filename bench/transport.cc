@@ -98,8 +98,12 @@ void transport::begin_zcopy(uct_ep_put_zcopy_func_t start, uct_ep_h to,
     iov.count  = 1;
     ++completion_.count;
     completion_.func = [](uct_completion_t *) {};
-    require(start(to, &iov, 1, remote, rkey, &completion_) == UCS_INPROGRESS,
-            "zcopy");
+    ucs_status_t status;
+    while ((status = start(to, &iov, 1, remote, rkey, &completion_)) ==
+           UCS_ERR_NO_RESOURCE) { /* ports are being connected */
+        uct_worker_progress(worker);
+    }
+    require(status == UCS_INPROGRESS, "zcopy");
 }
 
 void transport::complete()
