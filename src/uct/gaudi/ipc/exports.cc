@@ -7,6 +7,7 @@
 #include "uct/gaudi/ipc/service_calls.h"
 #include "util/process.h"
 
+#include <array>
 #include <condition_variable>
 #include <cstring>
 #include <memory>
@@ -28,7 +29,32 @@ struct export_table {
     std::unordered_map<uint64_t, exported_memory *> by_word;
     std::unordered_multimap<const base::device_memory *, exported_memory *>
         by_memory;
+    const uint32_t pid = static_cast<uint32_t>(getpid());
+
+    /* The kernel is asked for many at a time: messages need a key each.
+     * @return 0: it gives none. */
+    [[nodiscard]] uint64_t random_word();
+
+private:
+    /* As many bytes as getrandom gives at once. */
+    std::array<uint64_t, 256 / sizeof(uint64_t)> words_;
+    size_t unused_words_ = 0;
 };
+
+uint64_t export_table::random_word()
+{
+    uint64_t word = 0;
+    while (word == 0) {
+        if (unused_words_ == 0) {
+            if (getrandom(words_.data(), sizeof(words_), 0) != sizeof(words_)) {
+                break;
+            }
+            unused_words_ = words_.size();
+        }
+        word = std::exchange(words_[--unused_words_], 0);
+    }
+    return word;
+}
 
 export_table &table()
 {
@@ -36,15 +62,6 @@ export_table &table()
 }
 
 using table_lock = std::unique_lock<std::mutex>;
-
-/* @return 0: the kernel gives no random number. */
-uint64_t random_word()
-{
-    uint64_t word = 0;
-    while ((getrandom(&word, sizeof(word), 0) == sizeof(word)) && (word == 0)) {
-    }
-    return word;
-}
 
 } // namespace
 
@@ -193,10 +210,10 @@ ucs_status_t exported_memory::pack(void *buffer)
         key_.version = wire_version;
         key_.kind    = (device_ != nullptr) ? key_kind::device : key_kind::host;
         key_.module  = no_module;
-        key_.pid     = static_cast<uint32_t>(getpid());
+        key_.pid     = all.pid;
         key_.place   = hashes_of(own_machine());
         key_.process = util::process_identity();
-        key_.word    = random_word();
+        key_.word    = all.random_word();
         if (key_.word == 0) {
             ucs_error("gaudi_ipc: the kernel has no random numbers: %m");
             return UCS_ERR_IO_ERROR;
