@@ -36,8 +36,12 @@ constexpr uint64_t most_bytes_in_turn = 1 << 20;
 constexpr std::chrono::microseconds idle_time{50};
 /* Of serving between two looks at the sockets. */
 constexpr std::chrono::microseconds look_time{20};
-/* How long the thread leaves requests to interfaces that serve them. */
-constexpr int trust_ms = 1;
+/* How long the thread leaves requests to interfaces that serve them, and how
+ * often they have to meanwhile: those of a program that sleeps between two
+ * calls of progress do not. The thread then serves for a while, too. */
+constexpr int trust_ms          = 1;
+constexpr unsigned least_helped = 32;
+constexpr std::chrono::milliseconds distrust_time{20};
 /* How long a peer may take to give up a key. */
 constexpr std::chrono::milliseconds revoke_timeout{100};
 /* Links of other processes to this one. */
@@ -627,10 +631,16 @@ void service::run()
     unsigned helped = 0;
     clock::time_point worked;
     clock::time_point looked;
+    clock::time_point trusts_from;
     for (;;) {
         const unsigned now = helped_.load(std::memory_order_relaxed);
-        if ((now != std::exchange(helped, now)) && !handle_events(trust_ms)) {
-            worked = clock::now();
+        if ((now != std::exchange(helped, now)) && (worked >= trusts_from) &&
+            !handle_events(trust_ms)) {
+            worked               = clock::now();
+            const unsigned times = helped_.load() - helped;
+            if ((times > 0) && (times < least_helped)) {
+                trusts_from = worked + distrust_time;
+            }
             continue;
         }
         unsigned count;
