@@ -37,7 +37,7 @@ MUTANTS = [
            "    if (op.has_ended) {\n        return;\n    }\n",
            ""),
     Mutant("end of a piece", "the last byte of a staged piece is not fetched",
-           BASE + "transfer/engine.cc",
+           BASE + "transfer/engine_jobs.cc",
            "reinterpret_cast<void *>(op.src),\n"
            "                        next.length);",
            "reinterpret_cast<void *>(op.src),\n"
