@@ -254,10 +254,10 @@ class measures_this_build(BenchCase):
     def test_every_kind_of_set_gives_rows(self):
         status, out, err = self.bench(
             "--quick", "--sizes=8,4K", "--repetitions=1", "--min-time=0.0001",
-            "uct", "ucp", "mpi", "init")
+            "uct", "ucp", "ipc", "mpi", "init")
         self.assertEqual(0, status, out + err)
         rows = self.rows()
-        self.assertEqual(["uct", "ucp", "mpi", "init"],
+        self.assertEqual(["uct", "ucp", "ipc", "mpi", "init"],
                          list(dict.fromkeys(row["set"] for row in rows)))
         found = {(row["series"], row["measure"], row["direction"],
                   row["size_bytes"]) for row in rows}
@@ -267,6 +267,8 @@ class measures_this_build(BenchCase):
                 ("gaudi_ipc/put_zcopy", "single", "D-D", "4096"),
                 ("memcpy/whole", "single", "H-H", "4096"),
                 ("ucp/eager_send", "time", "D-H", "8"),
+                ("gaudi_ipc/tag_over_host", "latency", "D-D", "8"),
+                ("gaudi_ipc/post_over_ports", "time", "D-D", "8"),
                 ("mpich/gaudi", "latency", "D-D", "8"),
                 ("mpich/sm", "bandwidth", "H-H", "4096"),
                 ("openmpi/gaudi", "both-ways", "D-D", "1024"),
@@ -281,7 +283,7 @@ class measures_this_build(BenchCase):
                               "mpi-both-ways-bandwidth.png"}, drawn)
         # Which of how many, in lines that stay where nobody watches.
         self.assertRegex(err, re.compile(
-            r"^\[ +\d+ s\] set 3 of 4, mpi: 1 of 12, mpich latency, gaudi$",
+            r"^\[ +\d+ s\] set 4 of 5, mpi: 1 of 12, mpich latency, gaudi$",
             re.MULTILINE))
         self.assertNotIn("\r", err)
 
