@@ -37,10 +37,11 @@ constexpr std::chrono::microseconds idle_time{50};
 /* Of serving between two looks at the sockets. */
 constexpr std::chrono::microseconds look_time{20};
 /* How long the thread leaves requests to interfaces that serve them, and how
- * often they have to meanwhile: those of a program that sleeps between two
- * calls of progress do not. The thread then serves for a while, too. */
-constexpr int trust_ms          = 1;
-constexpr unsigned least_helped = 32;
+ * often they have to look for some meanwhile: those of a program that sleeps
+ * between two calls of progress do not. The thread then serves for a while,
+ * too. */
+constexpr int trust_ms         = 1;
+constexpr unsigned least_looks = 32;
 constexpr std::chrono::milliseconds distrust_time{20};
 /* How long a peer may take to give up a key. */
 constexpr std::chrono::milliseconds revoke_timeout{100};
@@ -618,6 +619,8 @@ unsigned service::progress()
     if (!guard.owns_lock()) {
         return 0;
     }
+    self.looks_.store(self.looks_.load(std::memory_order_relaxed) + 1,
+                      std::memory_order_relaxed);
     const unsigned count = self.serve();
     if (count > 0) {
         self.helped_.fetch_add(1, std::memory_order_relaxed);
@@ -634,14 +637,18 @@ void service::run()
     clock::time_point trusts_from;
     for (;;) {
         const unsigned now = helped_.load(std::memory_order_relaxed);
-        if ((now != std::exchange(helped, now)) && (worked >= trusts_from) &&
-            !handle_events(trust_ms)) {
-            worked               = clock::now();
-            const unsigned times = helped_.load() - helped;
-            if ((times > 0) && (times < least_helped)) {
-                trusts_from = worked + distrust_time;
+        if ((now != std::exchange(helped, now)) && (worked >= trusts_from)) {
+            const auto trusted    = clock::now();
+            const unsigned before = looks_.load(std::memory_order_relaxed);
+            if (!handle_events(trust_ms)) {
+                worked = clock::now();
+                if ((looks_.load(std::memory_order_relaxed) - before <
+                     least_looks) &&
+                    (worked - trusted >= std::chrono::milliseconds(trust_ms))) {
+                    trusts_from = worked + distrust_time;
+                }
+                continue;
             }
-            continue;
         }
         unsigned count;
         {

@@ -107,7 +107,8 @@ private:
     std::unique_ptr<session> session_; /* since a request or ports */
 
     std::atomic<bool> any_clients_{false};
-    std::atomic<unsigned> helped_{0}; /* times that interfaces served */
+    std::atomic<unsigned> looks_{0};  /* times that interfaces looked, */
+    std::atomic<unsigned> helped_{0}; /* and had something to serve */
 
     /* --- the thread's --- */
     bool request_bell_ = false;
