@@ -1115,6 +1115,31 @@ TEST_IN_CHILD(ended_peers, are_not_waited_for, between_peers("ports"))
     EXPECT_EQ(blocks, engine_hooks::counters().allocations);
 }
 
+/* Writes of a killed one may still arrive: what is deregistered and freed then
+ * is not given out again. */
+TEST_IN_CHILD(ended_peers, that_were_killed_write_to_nobody_elses_memory,
+              between_peers("ports"))
+{
+    GAUDI_NEEDS(own_pool);
+    const checked_log log;
+    shared_scene s;
+    const size_t bytes = s.two_pages / 8 * 3;
+    card_memory memory(s.md, 0, bytes);
+    std::optional<lent_memory> lent(std::in_place, s, memory.memory.address,
+                                    bytes);
+    neighbour user(*s.ipc);
+    lent->use_by(user.process);
+    user.process.process().kill(SIGKILL);
+    EXPECT_TRUE(eventually([&] { return user.process.process().is_killed(); }));
+    lent.reset();
+    const uint64_t blocks = engine_hooks::counters().allocations;
+    EXPECT_EQ(UCS_OK, memory.free());
+    const card_memory next(s.md, 0, bytes);
+    EXPECT_EQ(UCS_OK, next.status);
+    EXPECT_LT(blocks, engine_hooks::counters().allocations);
+    (void)take_logs();
+}
+
 /* One that has closed its interface may be idle to others: UCP asks now and
  * then. */
 TEST_IN_CHILD(ended_peers, are_found_out_by_who_asks, between_peers("host"))

@@ -348,4 +348,29 @@ TEST_IN_CHILD(port_faults, a_completion_that_is_lost_is_made_up_for,
     EXPECT_TRUE(s.is_used(0) && s.is_used(1) && s.is_used(2));
 }
 
+/* What the peer copies for others that use its link ends before. */
+TEST_IN_CHILD(port_faults, a_get_that_waits_holds_up_nothing_else,
+              over("ports,host"))
+{
+    ports_to_a_peer s;
+    EXPECT_TRUE(eventually([&] { return s.is_used(0); }));
+    const unpacked_key key(s.peer.host.key);
+    const endpoint host{s.target().ep, key.rkey()};
+    s.peer.break_card("wqe=lose");
+    counted_completion waits;
+    EXPECT_EQ(UCS_INPROGRESS,
+              s.target().get_zcopy(s.memory.address, 8, s.remote(), &waits));
+    const uint64_t word = 1;
+    for (unsigned i = 0; i < 32; ++i) {
+        EXPECT_EQ(UCS_OK,
+                  host.put_short(&word, sizeof(word), s.peer.host.address));
+    }
+    EXPECT_EQ(0u, waits.calls);
+    s.peer.break_card("");
+    EXPECT_EQ(UCS_OK, s.get()); /* by all ports: tells of the other's end */
+    EXPECT_TRUE(s.tl->progress_until([&] { return waits.calls > 0; }));
+    EXPECT_EQ(UCS_OK, waits.status);
+    (void)take_logs();
+}
+
 } // namespace gaudi::test

@@ -191,9 +191,15 @@ ucs_status_t exported_memory::end_key(bool invalidate)
             return UCS_OK;
         }
     }
-    return service_calls::instance().revoke_at_peers(key_.word, invalidate)
-               ? UCS_OK
-               : UCS_ERR_TIMED_OUT;
+    if (service_calls::instance().revoke_at_peers(key_.word, invalidate)) {
+        return UCS_OK;
+    }
+    /* As where freeing the memory ends the key. */
+    const table_lock locked(all.lock);
+    if (device_ != nullptr) {
+        device_->exported = true;
+    }
+    return UCS_ERR_TIMED_OUT;
 }
 
 ucs_status_t exported_memory::pack(void *buffer)

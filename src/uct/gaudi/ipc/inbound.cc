@@ -128,12 +128,15 @@ int inbound::send(const void *message, size_t length)
 
 /* --- requests -------------------------------------------------------------*/
 
+bool inbound::may_start(request_kind kind, unsigned share) const
+{
+    return (kind == request_kind::write) ? (writes_ < most_writes)
+                                         : (running_ - writes_ < share);
+}
+
 bool inbound::may_start(unsigned share) const
 {
-    return has_posted() && (running_ < ((read_once(request(started_).kind) ==
-                                         request_kind::write)
-                                            ? most_writes
-                                            : share));
+    return has_posted() && may_start(read_once(request(started_).kind), share);
 }
 
 void inbound::finish(const served_copy &copy, int result)
@@ -153,6 +156,7 @@ void inbound::on_end(uct_completion_t *self)
     auto &copy      = *static_cast<served_copy *>(self);
     copy.is_running = false;
     --copy.of->running_;
+    copy.of->writes_ -= copy.is_write ? 1 : 0;
     copy.memory->end_use();
     copy.of->finish(copy, to_errno(self->status));
 }
@@ -291,7 +295,11 @@ bool inbound::start_next(base::transfer_engine &engine,
                          base::flush_domain &domain, unsigned share,
                          bounce_buffer &bounce)
 {
-    if (!may_start(share)) {
+    if (!has_posted()) {
+        return false;
+    }
+    const request_body asked = read_body(request(started_));
+    if (!may_start(asked.kind, share)) {
         return false;
     }
     served_copy &copy = copies_[started_ % max_requests];
@@ -303,17 +311,18 @@ bool inbound::start_next(base::transfer_engine &engine,
         hang_up();
         return false;
     }
-    copy.of     = this;
-    copy.number = started_;
-    const ucs_status_t status =
-        start(read_body(request(started_)), engine, domain, copy, bounce);
+    copy.of                   = this;
+    copy.number               = started_;
+    const ucs_status_t status = start(asked, engine, domain, copy, bounce);
     if (status == UCS_ERR_NO_RESOURCE) {
         return false;
     }
     ++started_;
     if (status == UCS_INPROGRESS) {
         copy.is_running = true;
+        copy.is_write   = (asked.kind == request_kind::write);
         ++running_;
+        writes_ += copy.is_write ? 1 : 0;
     } else {
         finish(copy, to_errno(status));
     }

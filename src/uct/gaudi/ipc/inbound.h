@@ -124,9 +124,11 @@ private:
         exported_memory *memory = nullptr;
         uint64_t number         = 0;
         bool is_running         = false;
+        bool is_write           = false;
     };
 
     static void on_end(uct_completion_t *self);
+    [[nodiscard]] bool may_start(request_kind kind, unsigned share) const;
 
     [[nodiscard]] link_control &control() const
     {
@@ -166,6 +168,7 @@ private:
     std::array<served_copy, max_requests> copies_{};
     uint64_t started_              = 0;
     unsigned running_              = 0;
+    unsigned writes_               = 0;       /* of these, over ports */
     base::transfer_engine *engine_ = nullptr; /* of the ports */
     std::map<uint32_t, base::port_lane *> ports_;
     std::atomic<bool> has_ports_{false};

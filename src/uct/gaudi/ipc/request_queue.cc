@@ -154,18 +154,28 @@ int request_queue::result_of(uint64_t number) const
 unsigned request_queue::poll(shim::dma_completion *completions, unsigned max)
 {
     unsigned count  = 0;
-    const auto take = [&](int status) {
-        void *const cookie = cookies_[taken_ % max_requests];
+    const auto take = [&](uint64_t number, int status) {
+        void *const cookie = cookies_[number % max_requests];
         if (cookie != this) {
             completions[count++] = {cookie, status};
         } else {
-            end_check(taken_, status);
+            end_check(number, status);
         }
-        ++taken_;
     };
     const auto take_ended = [&] {
-        while ((count < max) && (taken_ < posted_) && has_ended(taken_)) {
-            take(result_of(taken_));
+        /* A write over ports may take seconds to fail: those behind it do not
+         * wait for it. */
+        for (uint64_t next = taken_; (count < max) && (next < posted_);
+             ++next) {
+            if (!is_taken(next) && has_ended(next)) {
+                take(next, result_of(next));
+                taken_early_.set(next % max_requests);
+            } else if (taken_ >= writes_) {
+                break;
+            }
+        }
+        while ((taken_ < posted_) && is_taken(taken_)) {
+            taken_early_.reset(taken_++ % max_requests);
         }
     };
     take_ended();
@@ -174,7 +184,10 @@ unsigned request_queue::poll(shim::dma_completion *completions, unsigned max)
         error_ = (error_ != 0) ? error_ : -ESRCH;
         take_ended(); /* what ended before */
         while ((count < max) && (taken_ < posted_) && is_quiet()) {
-            take(error_);
+            if (!is_taken(taken_)) {
+                take(taken_, error_);
+            }
+            taken_early_.reset(taken_++ % max_requests);
         }
     }
     if (count > 0) {
@@ -203,7 +216,12 @@ bool request_queue::is_quiet()
 bool request_queue::arm()
 {
     link_->control().client_sleeps.store(1);
-    return !has_ended(taken_) && !is_over();
+    for (uint64_t next = taken_; next < posted_; ++next) {
+        if (!is_taken(next) && has_ended(next)) {
+            return false;
+        }
+    }
+    return !is_over();
 }
 
 /* The interface's event is for who sleeps on that. */

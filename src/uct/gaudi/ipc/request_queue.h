@@ -12,6 +12,7 @@
 #include "uct/gaudi/ipc/link.h"
 
 #include <array>
+#include <bitset>
 #include <cerrno>
 #include <chrono>
 #include <memory>
@@ -69,14 +70,20 @@ private:
         return link_->request(number).ended.load(std::memory_order_acquire) ==
                number + 1;
     }
+    /** Though one before it has not ended. */
+    [[nodiscard]] bool is_taken(uint64_t number) const
+    {
+        return taken_early_[number % max_requests];
+    }
     [[nodiscard]] int result_of(uint64_t number) const;
     void end_check(uint64_t number, int result);
     [[nodiscard]] bool is_quiet();
 
     const std::shared_ptr<link> link_;
     std::array<void *, max_requests> cookies_{}; /* by slot */
-    uint64_t posted_     = 0;
-    uint64_t taken_      = 0; /* by poll */
+    uint64_t posted_ = 0;
+    uint64_t taken_  = 0;                     /* by poll: all before it */
+    std::bitset<max_requests> taken_early_{}; /* and these, by slot */
     uint64_t writes_     = 0; /* behind the last one over ports */
     unsigned idle_polls_ = 0; /* since one that found something */
     int error_           = 0; /* of what has not ended, once it is over */
