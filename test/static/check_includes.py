@@ -51,7 +51,8 @@ DRIVER = [SHIM, SHIM_CARDS, PORTS, UTIL]
 # those in the folders below it, unless the whole tree below it is meant (*).
 ALLOWED = [
     (UTIL, []),
-    (EMULATOR + "ports/", [EMULATOR, UTIL, SHIM + "ports/abi.h"]),
+    (EMULATOR + "ports/", [EMULATOR, UTIL, SHIM + "ports/abi.h",
+                          SHIM + "ports/box_maps.h"]),
     (EMULATOR + "hbl/", [EMULATOR + "ports/calls.h", SHIM + "ports/abi.h"]),
     (EMULATOR, [EMULATOR + "ports/", UTIL, HLTHUNK + "abi.h",
                 HLTHUNK + "lin_dma.h"]),
