@@ -5,9 +5,9 @@
  */
 #pragma once
 
-#include "hlthunk_shim/cards/card_info.h"
-#include "hlthunk_shim/cards/driver.h"
-#include "hlthunk_shim/cards/routes.h"
+#include "hlthunk_shim/discovery/card_info.h"
+#include "hlthunk_shim/discovery/driver.h"
+#include "hlthunk_shim/discovery/routes.h"
 #include "hlthunk_shim/ports/links.h"
 #include "launcher/holders.h"
 #include "launcher/installation.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ways between cards. */
-#include "hlthunk_shim/cards/routes.h"
+#include "hlthunk_shim/discovery/routes.h"
 
 #include "hlthunk_shim/ports/links.h"
 #include "hlthunk_shim/ports/verbs_library.h"

@@ -7,8 +7,8 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/abi.h"
-#include "hlthunk_shim/ports/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
+#include "hlthunk_shim/abi/ports.h"
 #include "hlthunk_shim/ports/port_maps.h"
 
 #include <cstdint>

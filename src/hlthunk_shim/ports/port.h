@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/ports/formats.h"
+#include "hlthunk_shim/abi/port_formats.h"
 #include "hlthunk_shim/ports/verbs_library.h"
 #include "util/locks.h"
 

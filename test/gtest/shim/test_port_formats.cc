@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Formats of the ports, word by word. */
-#include "hlthunk_shim/ports/formats.h"
+#include "hlthunk_shim/abi/port_formats.h"
 
 #include <gmock/gmock.h>
 
