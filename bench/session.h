@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/cards/driver.h"
+#include "hlthunk_shim/discovery/driver.h"
 #include "hlthunk_shim/dma_queue.h"
 #include "hlthunk_shim/memory.h"
 #include "transport.h"

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
 
 #include <cstdint>
 #include <optional>

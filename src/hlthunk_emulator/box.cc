@@ -18,6 +18,7 @@
 #include <functional>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -45,6 +46,7 @@ constexpr size_t box_bytes   = state_bytes + bytes_of_wires;
 
 /* Bytes of the file that are locked; it need not be that long. */
 constexpr off_t turn_byte        = 0;
+constexpr off_t traffic_byte     = 1;
 constexpr off_t first_taken      = max_cards;
 constexpr off_t first_use        = off_t{2} * max_cards;
 constexpr off_t first_member     = 4096;
@@ -295,14 +297,8 @@ int box::begin_new()
     auto *made             = new (shared_.start()) box_state;
     const std::string text = settings_of_box();
     std::snprintf(made->settings, sizeof(made->settings), "%s", text.c_str());
-    pthread_mutexattr_t attributes;
-    pthread_mutexattr_init(&attributes);
-    pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-    const int ret = pthread_mutex_init(&made->traffic_mutex, &attributes);
-    pthread_mutexattr_destroy(&attributes);
     made->magic = magic;
-    return (ret != 0) ? -ret : take_member_number();
+    return take_member_number();
 }
 
 int box::open_found()
@@ -364,10 +360,34 @@ int box::take_member_number()
     for (unsigned i = 0; i < most_members; ++i) {
         if (set_lock(fd_.get(), F_WRLCK, first_member + off_t{i}) == 0) {
             member_ = static_cast<uint16_t>(i);
+            /* What has this number is of a process that was killed. */
+            const turn mine(*this);
+            mine->all.erase_if(
+                [i](const flow &left) { return left.owner == i; });
             return 0;
         }
     }
     return -EMFILE;
+}
+
+/* A lock of the file, by which processes of all namespaces know each other: a
+ * robust mutex knows its owner by the number that it has in its own. */
+constinit util::child_mutex box::turn::threads_;
+
+box::turn::turn(const box &of) : box_(of)
+{
+    wait_for_lock(of.fd_.get(), traffic_byte);
+    if (std::exchange(of.state().is_changing, true)) {
+        /* Killed in here: the flows may be half changed. Jobs whose flows are
+         * unknown have ended. */
+        of.state().all.erase_if([](const flow &) { return true; });
+    }
+}
+
+box::turn::~turn()
+{
+    box_.state().is_changing = false;
+    (void)set_lock(box_.fd_.get(), F_UNLCK, traffic_byte);
 }
 
 /* --- what there is of it -------------------------------------------------- */

@@ -24,9 +24,8 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <string>
-
-#include <pthread.h>
 
 namespace gaudi::emu {
 
@@ -49,7 +48,7 @@ struct box_state {
     char settings[4096]; /**< as settings_of_box() has them */
     std::array<std::atomic<uint64_t>, max_cards> free_memory; /**< bytes, of
                                                           cards that are open */
-    pthread_mutex_t traffic_mutex; /**< robust: its owner may be killed */
+    bool is_changing; /**< somebody has his turn at what follows */
     model_time looked_for_dead;
     traffic all;
 };
@@ -74,6 +73,23 @@ public:
     {
         return *reinterpret_cast<box_state *>(shared_.start());
     }
+
+    /** The traffic, which one thread of all processes has at a time. */
+    class turn {
+    public:
+        explicit turn(const box &of);
+        ~turn();
+        turn(const turn &)            = delete;
+        turn &operator=(const turn &) = delete;
+
+        box_state *operator->() const { return &box_.state(); }
+
+    private:
+        static constinit util::child_mutex threads_;
+
+        const std::lock_guard<util::child_mutex> guard_{threads_};
+        const box &box_;
+    };
 
     /** Map the wires between ports, which are behind the state. @return 0 or
      *  -errno. */

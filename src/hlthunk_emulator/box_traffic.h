@@ -9,6 +9,7 @@
 #pragma once
 
 #include "hlthunk_emulator/box.h"
+#include "hlthunk_emulator/settings.h"
 #include "hlthunk_emulator/traffic.h"
 
 namespace gaudi::emu {
@@ -36,18 +37,15 @@ public:
 
     [[nodiscard]] const timing_figures &speed() const { return speed_; }
 
-    /** As instance(). */
-    box_traffic();
+    box_traffic()                               = default;
     box_traffic(const box_traffic &)            = delete;
     box_traffic &operator=(const box_traffic &) = delete;
 
 private:
-    class locked;
+    void drop_the_dead(const box::turn &state, model_time now) const;
 
-    void drop_the_dead(box_state &state, model_time now) const;
-
-    const timing_figures speed_;
-    const box &box_ = box::instance();
+    const timing_figures speed_ = *get_settings().timing;
+    const box &box_             = box::instance();
 };
 
 } // namespace gaudi::emu

@@ -12,7 +12,7 @@
 #include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/hlthunk_emu.h"
 #include "hlthunk_emulator/job_watch.h"
-#include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
 #include "util/locks.h"
 
 #include <atomic>

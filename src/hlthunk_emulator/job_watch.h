@@ -14,7 +14,7 @@
 
 #include "hlthunk_emulator/box_traffic.h"
 #include "hlthunk_emulator/copy_route.h"
-#include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
 #include "util/unique_fd.h"
 
 #include <chrono>

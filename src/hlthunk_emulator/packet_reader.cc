@@ -3,7 +3,7 @@
 
 #include "hlthunk_emulator/asic.h"
 #include "hlthunk_emulator/copy_engine.h"
-#include "hlthunk_shim/hlthunk/lin_dma.h"
+#include "hlthunk_shim/abi/lin_dma.h"
 
 #include <cstdarg>
 #include <cstdio>

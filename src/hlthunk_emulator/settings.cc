@@ -268,6 +268,16 @@ constexpr struct {
                             result.port_retries);
      },
      nullptr},
+    {"HLTHUNK_EMU_PORT_COMPLETION", true,
+     [](const char *text, settings &result) {
+         result.send_completes = (std::strcmp(text, "send") == 0);
+         return unless(
+             result.send_completes || (std::strcmp(text, "receive") == 0),
+             "receive or send (the entry that asks for the sender's)");
+     },
+     [](const settings &is) {
+         return std::string(is.send_completes ? "send" : "receive");
+     }},
     {"HLTHUNK_EMU_SYSFS", true,
      [](const char *text, settings &result) {
          const bool good = (*text == '/');

@@ -40,6 +40,9 @@ struct settings {
     /** So often a message is sent again before its queue pair gives up: with
      *  the driver's usual timeout 8 s (gaudi2_cn.c). */
     unsigned port_retries = 254;
+    bool send_completes   = false; /**< the send entry asks for its sender's
+                                        completion, the receive entry for the
+                                        peer's */
     /** Milliseconds for which a queue pair that has sent still receives after
      *  it is destroyed; the driver's are 5000 (HBL_CN_QP_DRAIN_TIME). */
     unsigned port_drain = 20;

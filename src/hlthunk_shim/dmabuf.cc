@@ -178,8 +178,15 @@ int card::import_dmabuf(int dmabuf, uint64_t size,
         return 0;
     case -EINVAL:
         return can_import(*this, size) ? -EINVAL : -EOPNOTSUPP;
-    case -ENOTTY:
-        return -EOPNOTSUPP;
+    case -EBADF:
+    case -ENOTTY: {
+        /* Of the dma-buf, or of the driver, if the card itself answers. */
+        hlthunk_hw_ip_info known{};
+        if (lib_.hlthunk_get_hw_ip_info(fd_, &known) != 0) {
+            return judge(ret);
+        }
+        return (ret == -EBADF) ? -EBADF : -EOPNOTSUPP;
+    }
     case -EPERM:
         return refuses_own_export() ? -EOPNOTSUPP : -EPERM;
     case -EBUSY:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "launcher/holders.h"
 
-#include "hlthunk_shim/cards/open_nodes.h"
+#include "hlthunk_shim/discovery/open_nodes.h"
 #include "util/text.h"
 
 #include <algorithm>

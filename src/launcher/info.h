@@ -5,9 +5,9 @@
  */
 #pragma once
 
-#include "hlthunk_shim/cards/card_info.h"
-#include "hlthunk_shim/cards/driver.h"
-#include "hlthunk_shim/cards/routes.h"
+#include "hlthunk_shim/discovery/card_info.h"
+#include "hlthunk_shim/discovery/driver.h"
+#include "hlthunk_shim/discovery/routes.h"
 #include "hlthunk_shim/ports/links.h"
 #include "launcher/holders.h"
 #include "launcher/installation.h"
@@ -29,6 +29,15 @@ enum class card_state {
     unknown /**< the driver library cannot tell, and nobody is seen with it */
 };
 
+/** A link of a card as sysfs shows it. */
+struct port_link {
+    unsigned port   = 0; /**< the card's number of it */
+    unsigned number = 0; /**< verbs' number */
+    bool is_up      = false;
+    std::string state; /**< of the link, as in "Polling"; empty: not known */
+    gaudi::shim::port_end end; /**< as the map has it */
+};
+
 struct card : gaudi::shim::card_info {
     /** As in UCX_GAUDI_DEVICES: the card is called gaudi<name>; none: a
      *  variable hides it from the transports. */
@@ -40,9 +49,9 @@ struct card : gaudi::shim::card_info {
     bool takes_framework = false; /**< it takes work through SynapseAI alone */
     std::vector<holder> held_by = {};
     /** Its ports, and where they lead; the map's name, or why there is none. */
-    std::vector<gaudi::shim::port_link> links = {};
-    std::string port_map                      = {};
-    std::string no_map                        = {};
+    std::vector<port_link> links = {};
+    std::string port_map         = {};
+    std::string no_map           = {};
 
     /** The transports would take it. */
     [[nodiscard]] bool is_free() const

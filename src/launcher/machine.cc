@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "launcher/machine.h"
 
-#include "hlthunk_shim/cards/card_info.h"
+#include "hlthunk_shim/discovery/card_info.h"
 #include "launcher/trial.h"
 #include "loader/running_ucx.h"
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The ways between cards. */
-#include "hlthunk_shim/cards/routes.h"
+#include "hlthunk_shim/discovery/routes.h"
 
 #include "hlthunk_shim/ports/links.h"
 #include "hlthunk_shim/ports/verbs_library.h"
 #include "launcher/info.h"
+#include "util/text.h"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace launcher {
 
@@ -24,7 +26,7 @@ bool have_links(const card &own, const card &peer, const std::string &no_ports,
 {
     unsigned all = 0;
     unsigned up  = 0;
-    for (const shim::port_link &each : own.links) {
+    for (const port_link &each : own.links) {
         const bool leads_there =
             each.end.is_card && (each.end.module_id == peer.module_id);
         all += leads_there ? 1 : 0;
@@ -59,6 +61,34 @@ pair_group choose(const std::vector<wire> &order, const card &own,
     return {{}, std::nullopt, why};
 }
 
+/* The ports that are enabled, as sysfs shows them. */
+std::vector<port_link> list_links(const shim::card_ports &of,
+                                  const std::string &sys, unsigned number)
+{
+    std::vector<port_link> links;
+    for (unsigned port = 0; port < shim::ports_of_card; ++port) {
+        port_link link;
+        link.port   = port;
+        link.number = shim::verbs_port(of.enabled, port);
+        if (link.number == 0) {
+            continue;
+        }
+        /* As in "5: LinkUp". */
+        const auto folder = std::filesystem::path(sys) / "class/infiniband" /
+                            shim::verbs_device(number) / "ports" /
+                            std::to_string(link.number);
+        const std::string text = gaudi::util::first_line(folder / "phys_state");
+        const size_t name      = text.find(": ");
+        link.state = (name != text.npos) ? text.substr(name + 2) : text;
+        link.is_up = (link.state == "LinkUp");
+        if (of.module_id < of.map.cards.size()) {
+            link.end = of.map.cards[of.module_id][port];
+        }
+        links.push_back(std::move(link));
+    }
+    return links;
+}
+
 } // namespace
 
 void add_links(const shim::driver &driver, report &all)
@@ -77,7 +107,7 @@ void add_links(const shim::driver &driver, report &all)
             const shim::card_ports ports = shim::find_ports(info);
             one.port_map = ports.no_map.empty() ? ports.map.name : "";
             one.no_map   = (info.nic_ports_mask != 0) ? ports.no_map : "";
-            one.links    = shim::list_links(ports, all.sys, one.number);
+            one.links    = list_links(ports, all.sys, one.number);
         }
         lib.hlthunk_close(fd);
         const std::string device = shim::verbs_device(one.number);

@@ -154,7 +154,7 @@ cJSON *json_holder(const holder &one)
                         {"program", json(one.program)}});
 }
 
-cJSON *json_link(const gaudi::shim::port_link &one)
+cJSON *json_link(const port_link &one)
 {
     const auto number = [&](unsigned value) {
         return json(one.end.is_card ? std::optional(value) : std::nullopt);

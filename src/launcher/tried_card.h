@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/cards/driver.h"
+#include "hlthunk_shim/discovery/driver.h"
 #include "hlthunk_shim/memory.h"
 #include "launcher/check.h"
 

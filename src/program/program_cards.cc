@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The part of ucx_gaudi.h that tells which cards a process may open. Takes
  * none. */
-#include "hlthunk_shim/cards/open_nodes.h"
-#include "hlthunk_shim/cards/visible_cards.h"
+#include "hlthunk_shim/discovery/open_nodes.h"
+#include "hlthunk_shim/discovery/visible_cards.h"
 #include "program/program_memory.h"
 #include "program/ucx_gaudi.h"
 #include "uct/gaudi/base/cards/card_table.h"

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "hlthunk_emulator/hlthunk_emu.h"
-#include "hlthunk_shim/cards/driver.h"
+#include "hlthunk_shim/discovery/driver.h"
 #include "hlthunk_shim/hlthunk/library.h"
 
 #include <string>

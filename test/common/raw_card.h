@@ -8,7 +8,7 @@
 #pragma once
 
 #include "common/emulator.h"
-#include "hlthunk_shim/hlthunk/lin_dma.h"
+#include "hlthunk_shim/abi/lin_dma.h"
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The reader of GAUDI_MAPPING_TABLE: whatever the text is, it is either refused
  * with a reason or gives entries that keep what the header promises. */
-#include "hlthunk_shim/cards/mapping_table.h"
+#include "hlthunk_shim/discovery/mapping_table.h"
 
 #include <cstddef>
 #include <cstdint>

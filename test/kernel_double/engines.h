@@ -7,7 +7,7 @@
 #pragma once
 
 #include "hlthunk_emulator/hlthunk_emu.h"
-#include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
 
 #define HLTHUNK_SYMBOL(_need, _result, _name, _parameters)                     \
     extern "C" _result _name _parameters;

@@ -7,7 +7,7 @@
  * is a handle or an address, and -errno else. Numbers of ioctls are those of
  * the kernel that runs: DRM's for nodes of DRM, else the old ones.
  */
-#include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
 #include "kernel_double/kernel_abi.h"
 
 #include <cerrno>

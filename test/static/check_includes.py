@@ -7,7 +7,8 @@ usage: check_includes.py ROOT
 The rooms from the lowest to the highest one, see docs/architecture.md:
 
     util
-    hlthunk_shim: library <- the interface <- hlthunk, synapse <- engine <- cards <- ports
+    hlthunk_shim: abi, library <- the interface <- hlthunk, synapse <- engine <- discovery
+                  <- ports
     base:         ucx <- cards <- memory <- memory/application, transfer
     copy          ipc
     program:      what programs call, above ipc
@@ -30,7 +31,7 @@ from common import is_source, read, report, tree_files
 
 UTIL = "src/util/"
 SHIM = "src/hlthunk_shim/"
-HLTHUNK, SHIM_CARDS = SHIM + "hlthunk/", SHIM + "cards/"
+ABI, HLTHUNK, DISCOVERY = SHIM + "abi/", SHIM + "hlthunk/", SHIM + "discovery/"
 SYNAPSE, PORTS = SHIM + "synapse/", SHIM + "ports/"
 ENGINE, LIBRARY = SHIM + "engine/", SHIM + "library/"
 ENGINE_SEAM = ENGINE + "dma_engine.h"
@@ -44,24 +45,26 @@ UCX_SEAM, CARDS, MEMORY, TRANSFER = (BASE + room for room in
                                      ("ucx/", "cards/", "memory/", "transfer/"))
 APPLICATION = MEMORY + "application/"
 
-DRIVER = [SHIM, SHIM_CARDS, PORTS, UTIL]
+DRIVER = [SHIM, ABI, DISCOVERY, PORTS, UTIL]
 
 # What the files of a room may include of the project beside their own room. The
 # first room that a file is in decides; a folder means its own files only, not
 # those in the folders below it, unless the whole tree below it is meant (*).
 ALLOWED = [
     (UTIL, []),
-    (EMULATOR + "ports/", [EMULATOR, UTIL, SHIM + "ports/abi.h"]),
-    (EMULATOR + "hbl/", [EMULATOR + "ports/calls.h", SHIM + "ports/abi.h"]),
-    (EMULATOR, [EMULATOR + "ports/", UTIL, HLTHUNK + "abi.h",
-                HLTHUNK + "lin_dma.h"]),
+    (EMULATOR + "ports/", [EMULATOR, UTIL, ABI + "ports.h",
+                          PORTS + "box_maps.h"]),
+    (EMULATOR + "hbl/", [EMULATOR + "ports/calls.h", ABI + "ports.h"]),
+    (EMULATOR, [EMULATOR + "ports/", UTIL, ABI + "hlthunk.h",
+                ABI + "lin_dma.h"]),
+    (ABI, []),
     (LIBRARY, [UTIL]),
-    (HLTHUNK, [SHIM, LIBRARY, UTIL]),
-    (SYNAPSE, [ENGINE_SEAM, LIBRARY, UTIL]),
-    (ENGINE, [SHIM, HLTHUNK, SYNAPSE, UTIL]),
-    (SHIM_CARDS, [SHIM, HLTHUNK, SYNAPSE, ENGINE, UTIL]),
-    (PORTS, [SHIM, HLTHUNK, LIBRARY, SHIM_CARDS, UTIL]),
-    (SHIM, [HLTHUNK, ENGINE_SEAM, UTIL]),
+    (HLTHUNK, [SHIM, ABI, LIBRARY, UTIL]),
+    (SYNAPSE, [ENGINE_SEAM, ABI, LIBRARY, UTIL]),
+    (ENGINE, [SHIM, ABI, HLTHUNK, SYNAPSE, UTIL]),
+    (DISCOVERY, [SHIM, ABI, HLTHUNK, SYNAPSE, ENGINE, UTIL]),
+    (PORTS, [SHIM, ABI, HLTHUNK, LIBRARY, DISCOVERY, UTIL]),
+    (SHIM, [ABI, HLTHUNK, ENGINE_SEAM, UTIL]),
     (UCX_SEAM, [UTIL]),
     (CARDS, [UCX_SEAM] + DRIVER),
     (APPLICATION, [MEMORY, CARDS, UCX_SEAM] + DRIVER),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "synapse/hcl.h"
 
-#include "hlthunk_shim/ports/abi.h"
+#include "hlthunk_shim/abi/ports.h"
 
 #include <cstdlib>
 #include <string_view>

@@ -16,7 +16,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/synapse/abi.h"
+#include "hlthunk_shim/abi/synapse.h"
 
 #pragma GCC visibility push(default)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "synapse/stand_in.h"
 
-#include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
 #include "synapse/hcl.h"
 
 #include <algorithm>

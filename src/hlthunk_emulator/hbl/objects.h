@@ -6,7 +6,7 @@
 #pragma once
 
 #include "hlthunk_emulator/ports/calls.h"
-#include "hlthunk_shim/ports/abi.h"
+#include "hlthunk_shim/abi/ports.h"
 
 #include <cerrno>
 #include <condition_variable>

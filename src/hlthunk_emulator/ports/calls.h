@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/ports/abi.h"
+#include "hlthunk_shim/abi/ports.h"
 
 #include <cstdint>
 

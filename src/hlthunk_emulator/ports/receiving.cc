@@ -191,7 +191,9 @@ void port_context::end_message(queue_pair &of)
         log("accel%u: port %u: QP %u: the completion of WQE %u is lost, as was "
             "wished for",
             card_, of.port, of.qpn, slot);
-    } else if ((own.completion & completes_by_cq) != 0) {
+    } else if (((get_settings().send_completes ? sent.completion
+                                               : own.completion) &
+                completes_by_cq) != 0) {
         complete(of.created.send_cq, of.qpn, true, slot, own.tag, sent.size);
     }
 }

@@ -164,16 +164,21 @@ bool port_context::send_piece(queue_pair &from, const send_wqe &wqe)
         return false;
     }
     packet head{};
-    head.qpn        = from.dest_qpn;
-    head.key        = from.remote_key;
-    head.number     = from.next;
-    head.index      = from.next % from.created.send_wqes;
-    head.address    = wqe.remote + from.offset;
-    head.offset     = from.offset;
-    head.bytes      = bytes;
-    head.size       = wqe.size;
-    head.tag        = wqe.tag;
-    head.completion = wqe.completion;
+    head.qpn     = from.dest_qpn;
+    head.key     = from.remote_key;
+    head.number  = from.next;
+    head.index   = from.next % from.created.send_wqes;
+    head.address = wqe.remote + from.offset;
+    head.offset  = from.offset;
+    head.bytes   = bytes;
+    head.size    = wqe.size;
+    head.tag     = wqe.tag;
+    head.completion =
+        get_settings().send_completes
+            ? receive_wqe::read(from.receive.engine() +
+                                size_t{head.index} * receive_wqe_bytes)
+                  .completion
+            : wqe.completion;
     from.offset += bytes;
     if (from.offset == wqe.size) {
         ++from.next;

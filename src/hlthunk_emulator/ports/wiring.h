@@ -3,21 +3,20 @@
  * The ports of the cards: which there are, and which port of which other card
  * each is wired to. A box has as many cards as its kind is wired for; further
  * cards are another one.
- *
- * Tables: connectivity_autogen_HLS2.cpp, _HLS2PCIE.cpp (HL-288), _HLS3.cpp and
- * _HLS3PCIE.cpp (HL-338) of HabanaAI/HCL.
  */
 #pragma once
+
+#include "hlthunk_shim/ports/box_maps.h"
 
 #include <cstdint>
 #include <optional>
 
 namespace gaudi::emu {
 
+using shim::ports_of_card;
+
 /** Numbers of ports begin with 0, as the hardware has them; verbs count the
  *  enabled ones, from 1 on (hbl_ib_dev_init of the driver's hbl_main.c). */
-inline constexpr unsigned ports_of_card = 24;
-
 struct port_end {
     unsigned card;
     unsigned port;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/engine/cs_engine.h"
 
+#include "hlthunk_shim/abi/lin_dma.h"
 #include "hlthunk_shim/hlthunk/card_kinds.h"
 #include "hlthunk_shim/hlthunk/library.h"
-#include "hlthunk_shim/hlthunk/lin_dma.h"
 #include "hlthunk_shim/memory.h"
 #include "util/warning.h"
 

@@ -5,8 +5,8 @@
  */
 #pragma once
 
+#include "hlthunk_shim/abi/hlthunk.h"
 #include "hlthunk_shim/capabilities.h"
-#include "hlthunk_shim/hlthunk/abi.h"
 
 #include <array>
 
@@ -33,8 +33,8 @@ struct card_kind {
      *  the bits of edma_enabled_mask. */
     std::array<uint32_t, 8> edma_queues{};
     double link_bandwidth = gen4_bandwidth; /**< as in capabilities */
-    /** The generation of ports of its own, if they are known (ports/formats.h);
-     *  0: none. */
+    /** The generation of ports of its own, if they are known
+     * (abi/port_formats.h); 0: none. */
     unsigned ports = 0;
 };
 

@@ -2,7 +2,7 @@
 /** The functions of libhl-thunk. */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
 #include "hlthunk_shim/library/symbol_table.h"
 
 #include <string>

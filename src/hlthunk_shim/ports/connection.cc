@@ -290,6 +290,17 @@ void connection::finish(link &on, int status)
     }
 }
 
+/* The card may have ended its entries, and not know that it was asked. */
+void connection::repeat(link &on)
+{
+    on.has_repeated   = true;
+    const uint16_t id = on.entries[(on.posted() - 1) % queue_places];
+    on.entries[on.posted() % queue_places] = id;
+    ++writes_[id].missing;
+    on.over->repeat(on.pair);
+    on.rung = on.over->ring(on.pair);
+}
+
 /* Its queue pair is destroyed first: what is not known to be written is not
  * written later either. */
 void connection::give_up(link &on, int status)
@@ -315,6 +326,10 @@ void connection::look_after()
             on.since = now;
         }
         stalled |= (now - on.since >= doubt);
+        if ((now - on.since >= hope) && !on.has_repeated && (on.room() > 0) &&
+            on.over->may_need_both()) {
+            repeat(on);
+        }
         if (now - on.since > options_.patience) {
             give_up(on, -ETIMEDOUT);
         }

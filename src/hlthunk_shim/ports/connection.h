@@ -151,6 +151,7 @@ private:
         unsigned own      = 0; /* the cards' numbers of it */
         unsigned peer     = 0;
         bool rung         = true;
+        bool has_repeated = false;
         uint32_t finished = 0;   /* entries, of those completed */
         clock::time_point since; /* it gets on no more; none: it does */
         queue_pair pair;
@@ -184,6 +185,7 @@ private:
 
     void start(link &on, uint16_t id, uint64_t remote, uint64_t local,
                uint64_t size);
+    void repeat(link &on);
     void finish(link &on, int status);
     void give_up(link &on, int status);
     void look_after();

@@ -1,29 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The links of a card as sysfs shows them, and where they lead. The kernel's
- * driver of the ports makes a verbs device hbl_N for each card, N as in
- * /dev/accel/accelN (HabanaAI/perftest and HCL look for it so). Takes no card.
- * Any thread.
+ * Which ports a card has, and where they lead. The kernel's driver of the ports
+ * makes a verbs device hbl_N for each card, N as in /dev/accel/accelN
+ * (HabanaAI/perftest and HCL look for it so). Takes no card. Any thread.
  */
 #pragma once
 
-#include "hlthunk_shim/hlthunk/abi.h"
-#include "hlthunk_shim/ports/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
+#include "hlthunk_shim/abi/ports.h"
 #include "hlthunk_shim/ports/port_maps.h"
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace gaudi::shim {
-
-struct port_link {
-    unsigned port   = 0; /**< the card's number of it */
-    unsigned number = 0; /**< verbs' number */
-    bool is_up      = false;
-    std::string state; /**< of the link, as in "Polling"; empty: not known */
-    port_end end;      /**< as the map has it */
-};
 
 /** What is known of a card's place in its box. */
 struct card_ports {
@@ -43,10 +33,6 @@ bool has_verbs_device(const std::string &sys, unsigned number);
 
 /** Its name. */
 std::string verbs_device(unsigned number);
-
-/** The ports that are enabled. */
-std::vector<port_link> list_links(const card_ports &of, const std::string &sys,
-                                  unsigned number);
 
 /** The number that verbs have for a port of the card: its place among those
  * that are enabled, from 1 on (hbl_ib_dev_init, hbl_main.c of the vendor's

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
-#include <utility>
 
 #include <sys/random.h>
 
@@ -16,15 +15,14 @@ namespace gaudi::shim {
 
 namespace {
 
-/* Entries that may be read before the card is told, and of the queue: all that
+/* Entries that may be read before the card is told, and of a queue: all that
  * can be posted fits beside them. */
 constexpr uint32_t update_every = 128;
 constexpr uint32_t cq_entries   = 4096;
 static_assert(queues_of_port * queue_places + update_every <= cq_entries);
 
-/* Of the other one, which is for what peers write: their entries may ask for
- * completions here, which nobody reads. */
-constexpr int peers_entries = 4;
+/* Of fields that are the same on both. */
+constexpr generation both = generation::gaudi2;
 
 /* As HabanaAI/perftest has it (hbl_lib.c: config_requester_q): 33 ms. The
  * driver of Gaudi2's ports has the card try 254 times, whatever the retries say
@@ -85,25 +83,11 @@ std::string port::set_up()
     if (ret != 0) {
         return explain("hbldv_set_port_ex", ret);
     }
-    hbldv_cq_attr of_port{};
-    of_port.port_num = static_cast<uint8_t>(number_);
-    of_port.cq_type  = HBLDV_CQ_TYPE_QP;
-    for (const auto &[made, entries] :
-         {std::pair{&cq_, int{cq_entries}}, {&peers_cq_, peers_entries}}) {
-        *made = with_.lib.hbldv_create_cq(with_.context, entries, nullptr, 0,
-                                          &of_port);
-        if (*made == nullptr) {
-            return explain("hbldv_create_cq", errno);
+    for (completion_queue *each : {&own_, &peers_}) {
+        std::string why = make_queue(*each);
+        if (!why.empty()) {
+            return why;
         }
-    }
-    ret = with_.lib.hbldv_query_cq(cq_, &cq_memory_);
-    if (ret != 0) {
-        return explain("hbldv_query_cq", ret);
-    }
-    if ((cq_memory_.mem_cpu_addr == nullptr) ||
-        (cq_memory_.pi_cpu_addr == nullptr) ||
-        (cq_memory_.regs_cpu_addr == nullptr)) {
-        return with_.lib.file() + ": completion queues are not mapped";
     }
     ret = make_fifo(common_fifo_);
     if (ret != 0) {
@@ -112,6 +96,27 @@ std::string port::set_up()
     ret = with_.lib.ibv_query_gid(with_.context, static_cast<uint8_t>(number_),
                                   0, &gid_);
     return (ret == 0) ? "" : explain("ibv_query_gid", ret);
+}
+
+std::string port::make_queue(completion_queue &made) const
+{
+    hbldv_cq_attr of_port{};
+    of_port.port_num = static_cast<uint8_t>(number_);
+    of_port.cq_type  = HBLDV_CQ_TYPE_QP;
+    made.handle      = with_.lib.hbldv_create_cq(with_.context, int{cq_entries},
+                                                 nullptr, 0, &of_port);
+    if (made.handle == nullptr) {
+        return explain("hbldv_create_cq", errno);
+    }
+    const int ret = with_.lib.hbldv_query_cq(made.handle, &made.memory);
+    if (ret != 0) {
+        return explain("hbldv_query_cq", ret);
+    }
+    const bool is_mapped = (made.memory.mem_cpu_addr != nullptr) &&
+                           (made.memory.pi_cpu_addr != nullptr) &&
+                           (made.memory.regs_cpu_addr != nullptr);
+    return is_mapped ? ""
+                     : with_.lib.file() + ": completion queues are not mapped";
 }
 
 /* Newer headers have a macro of the name, and the function an older structure,
@@ -135,9 +140,9 @@ port::~port()
     if (common_fifo_.handle != nullptr) {
         (void)with_.lib.hbldv_destroy_usr_fifo(common_fifo_.handle);
     }
-    for (ibv_cq *each : {cq_, peers_cq_}) {
-        if (each != nullptr) {
-            (void)with_.lib.ibv_destroy_cq(each);
+    for (const completion_queue *each : {&own_, &peers_}) {
+        if (each->handle != nullptr) {
+            (void)with_.lib.ibv_destroy_cq(each->handle);
         }
     }
 }
@@ -147,8 +152,8 @@ port::~port()
 std::string port::create(queue_pair &made, queue_pair_address &address_p)
 {
     ibv_qp_init_attr wanted{};
-    wanted.send_cq          = cq_;
-    wanted.recv_cq          = peers_cq_;
+    wanted.send_cq          = own_.handle;
+    wanted.recv_cq          = peers_.handle;
     wanted.cap.max_send_wr  = queue_places;
     wanted.cap.max_recv_wr  = 1;
     wanted.cap.max_send_sge = 1;
@@ -321,12 +326,13 @@ static void copy(const entry<words> &made, entry<words> &to)
     }
 }
 
-void port::write(queue_pair &to, uint64_t remote, uint64_t local,
-                 uint32_t size) const
+void port::write(queue_pair &to, uint64_t remote, uint64_t local, uint32_t size,
+                 bool in_both) const
 {
+    in_both |= (with_.asks.load(std::memory_order_relaxed) == asking::by_both);
     const uint32_t posted = to.posted.load(std::memory_order_relaxed);
     const uint32_t place  = posted % queue_places;
-    const port_write what{remote, local, size, place};
+    const port_write what{remote, local, size, place, in_both};
     if (with_.kind == generation::gaudi2) {
         copy(make_send_entry<generation::gaudi2>(what), to.send[place]);
         copy(make_receive_entry<generation::gaudi2>(what), to.receive[place]);
@@ -339,6 +345,17 @@ void port::write(queue_pair &to, uint64_t remote, uint64_t local,
     const uint32_t later = (place + 2) % queue_places;
     util::claim_line(&to.send[later]);
     util::claim_line(&to.receive[later]);
+}
+
+void port::repeat(queue_pair &of) const
+{
+    const uint32_t last = of.posted.load(std::memory_order_relaxed) - 1;
+    const auto address  = [&](const field &low, const field &high) {
+        const send_entry &entry = of.send[last % queue_places];
+        return get<both>(entry, low) | (uint64_t{get<both>(entry, high)} << 32);
+    };
+    write(of, address(send_wqe::remote_low, send_wqe::remote_high),
+          address(send_wqe::local_low, send_wqe::local_high), 1, true);
 }
 
 /* No public program has two queue pairs ring in one FIFO: there, the card is to
@@ -379,33 +396,40 @@ void port::poll()
     }
 }
 
-void port::drain()
+template <typename Each>
+void port::drain(completion_queue &from, Each &&each) const
 {
-    auto *ring = static_cast<cq_entry *>(cq_memory_.mem_cpu_addr);
-    for (const uint32_t produced = load(cq_memory_.pi_cpu_addr);
-         consumed_ != produced; ++consumed_) {
-        cq_entry &at         = ring[consumed_ % cq_entries];
+    auto *ring = static_cast<cq_entry *>(from.memory.mem_cpu_addr);
+    for (const uint32_t produced = load(from.memory.pi_cpu_addr);
+         from.consumed != produced; ++from.consumed) {
+        cq_entry &at         = ring[from.consumed % cq_entries];
         const cq_entry found = at;
         at[0]                = 0;
-        note_completion(found);
+        each(found);
     }
-    if (consumed_ - told_ >= update_every) {
-        told_ = consumed_;
-        store(cq_memory_.regs_cpu_addr, cq_memory_.regs_offset,
+    if (from.consumed - from.told >= update_every) {
+        from.told = from.consumed;
+        store(from.memory.regs_cpu_addr, from.memory.regs_offset,
               (with_.kind == generation::gaudi2)
-                  ? make_cq_update<generation::gaudi2>(cq_memory_.cq_num,
-                                                       consumed_)
-                  : make_cq_update<generation::gaudi3>(cq_memory_.cq_num,
-                                                       consumed_));
+                  ? make_cq_update<generation::gaudi2>(from.memory.cq_num,
+                                                       from.consumed)
+                  : make_cq_update<generation::gaudi3>(from.memory.cq_num,
+                                                       from.consumed));
     }
+}
+
+/* A full queue of the peers' writes would hold these up. */
+void port::drain()
+{
+    drain(own_, [this](const cq_entry &found) { note_completion(found); });
+    drain(peers_, [](const cq_entry &) {});
 }
 
 /* Writes of a queue pair end in their order, so that one whose entry is not
  * there (perftest steps over those) has ended with the next. */
 void port::note_completion(const cq_entry &found)
 {
-    constexpr generation both = generation::gaudi2;
-    const uint32_t number     = get<both>(found, cqe::qp);
+    const uint32_t number = get<both>(found, cqe::qp);
     const auto at =
         std::ranges::find_if(queue_pairs_, [&](const queue_pair *each) {
             return each->number == number;
@@ -421,6 +445,13 @@ void port::note_completion(const cq_entry &found)
         of.failed.store(true, std::memory_order_release);
         ++with_.changes;
     } else {
+        if (may_need_both()) { /* else it would not have come, or not first */
+            with_.asks =
+                (get<both>(of.send[(before + ended - 1) % queue_places],
+                           send_wqe::completion) == 0)
+                    ? asking::by_receive
+                    : asking::by_both;
+        }
         of.completed.store(before + ended, std::memory_order_release);
     }
 }

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/ports/formats.h"
+#include "hlthunk_shim/abi/port_formats.h"
 #include "hlthunk_shim/ports/verbs_library.h"
 #include "util/locks.h"
 
@@ -23,6 +23,13 @@ namespace gaudi::shim {
 /** Connections that can use a port at a time. */
 inline constexpr unsigned queues_of_port = 15;
 
+/** In which entry writes ask for the completion that their sender waits for. */
+enum class asking {
+    tried, /**< the receive entry; not known whether the card answers that */
+    by_receive,
+    by_both
+};
+
 /** What the ports of a card have in common. */
 struct port_context {
     const verbs_library &lib;
@@ -30,6 +37,7 @@ struct port_context {
     ibv_context *context;
     ibv_pd *domain;
     mutable std::atomic<uint32_t> changes{1}; /**< see port_device::changes */
+    mutable std::atomic<asking> asks{asking::tried};
 };
 
 /** Where a queue pair rings. */
@@ -121,13 +129,25 @@ public:
 
     /** Mark the one that an event is about as failed; nullptr: all. */
     void fail(const ibv_qp *one);
-    [[nodiscard]] bool has(const ibv_cq *queue) const { return cq_ == queue; }
+    [[nodiscard]] bool has(const ibv_cq *queue) const
+    {
+        return own_.handle == queue;
+    }
 
     /* --- without system calls ----------------------------------------------*/
 
     /** Write an entry behind those that are posted. */
-    void write(queue_pair &to, uint64_t remote, uint64_t local,
-               uint32_t size) const;
+    void write(queue_pair &to, uint64_t remote, uint64_t local, uint32_t size,
+               bool in_both = false) const;
+
+    /** Write a byte of the last entry once more, for which a completion is
+     *  asked in both entries: if it comes, and comes first, writes do so from
+     *  then on. */
+    void repeat(queue_pair &of) const;
+    [[nodiscard]] bool may_need_both() const
+    {
+        return with_.asks.load(std::memory_order_relaxed) == asking::tried;
+    }
 
     /** Tell the card of all that is posted.
      *  @return false when it takes no more doorbells now. */
@@ -137,6 +157,13 @@ public:
     void poll();
 
 private:
+    struct completion_queue {
+        ibv_cq *handle = nullptr;
+        hbldv_query_cq_attr memory{};
+        uint32_t consumed = 0;
+        uint32_t told     = 0; /* of these, to the card */
+    };
+
     explicit port(const port_context &with, unsigned number)
         : with_(with), number_(number), counting_(counting_of(with.kind))
     {}
@@ -148,6 +175,9 @@ private:
     std::string initialise(queue_pair &made, queue_pair_address &address_p);
     void note_completion(const cq_entry &found);
     void drain();
+    template <typename Each>
+    void drain(completion_queue &from, Each &&each) const;
+    std::string make_queue(completion_queue &made) const;
 
     const port_context &with_;
     const unsigned number_;
@@ -157,11 +187,8 @@ private:
     ibv_gid gid_{};
 
     util::brief_lock cq_lock_; /* and of queue_pairs_ */
-    ibv_cq *cq_       = nullptr;
-    ibv_cq *peers_cq_ = nullptr;
-    hbldv_query_cq_attr cq_memory_{};
-    uint32_t consumed_ = 0;
-    uint32_t told_     = 0; /* of these, to the card */
+    completion_queue own_;
+    completion_queue peers_; /* of what peers write, which asks for some here */
     std::vector<queue_pair *> queue_pairs_;
 
     /* Of queue pairs for which there are no more: a Gaudi3 has 11. */

@@ -6,25 +6,13 @@
  */
 #pragma once
 
+#include "hlthunk_shim/ports/box_maps.h"
+
 #include <array>
-#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace gaudi::shim {
-
-/** Ports that a card has, whether it uses them or not. */
-inline constexpr unsigned ports_of_card = 24;
-
-/** Ports of cards are numbered as the card does, from 0 on, and cards by their
- *  module ids. */
-struct port_end {
-    bool is_card       = false; /**< else no card of the box is there */
-    unsigned module_id = 0;     /**< of the card */
-    unsigned port      = 0;     /**< of that card */
-
-    bool operator==(const port_end &) const = default;
-};
 
 /** A link between two cards: a port of each. */
 struct port_pair {

@@ -7,8 +7,8 @@
  */
 #pragma once
 
+#include "hlthunk_shim/abi/ports.h"
 #include "hlthunk_shim/hlthunk/library.h"
-#include "hlthunk_shim/ports/abi.h"
 
 #include <cstdint>
 #include <string>

@@ -8,8 +8,8 @@
  */
 #pragma once
 
+#include "hlthunk_shim/abi/synapse.h"
 #include "hlthunk_shim/library/symbol_table.h"
-#include "hlthunk_shim/synapse/abi.h"
 
 #include <memory>
 #include <string>

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/ports/abi.h"
+#include "hlthunk_shim/abi/ports.h"
 #include "gtest/emu/fixture.h"
 
 #include <array>

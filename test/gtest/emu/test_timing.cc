@@ -4,6 +4,7 @@
 #include "gtest/emu/fixture.h"
 
 #include "common/child.h"
+#include "hlthunk_emulator/box_traffic.h"
 
 #include <chrono>
 #include <csignal>
@@ -53,6 +54,32 @@ TEST(emu_timing, says_what_is_wrong_with_a_list)
                                                       std::string(value)));
         EXPECT_THAT(ended.error, ::testing::HasSubstr(why));
     }
+}
+
+/* --- the model of a box --------------------------------------------------- */
+
+/* Two threads that open the first card each make the model, of which one stays:
+ * what is under way by then stays, too. What a killed process was changing does
+ * not. */
+GAUDI_CHILD(keeps_what_is_under_way)
+{
+    namespace emu = gaudi::emu;
+    emu::flow sample{};
+    sample.job  = 7;
+    sample.left = 1e15;
+    sample.needs.add(0, emu::shared_part::hbm);
+    emu::box_traffic first;
+    first.add(sample);
+    const emu::box_traffic second;
+    GAUDI_CHILD_REQUIRE(first.last_byte(0, 7) != 0);
+    emu::box::instance().state().is_changing = true;
+    GAUDI_CHILD_REQUIRE(first.last_byte(0, 7) == 0);
+    return 0;
+}
+
+TEST(emu_timing, of_a_box_outlives_threads_that_begin_it)
+{
+    EXPECT_TRUE(child_passes("keeps_what_is_under_way", with_timing("hls2")));
 }
 
 /* --- jobs ----------------------------------------------------------------- */

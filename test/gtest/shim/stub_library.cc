@@ -3,7 +3,7 @@
  * A driver library that lacks some symbols of the shim's table: they get
  * another name. No function of it does anything.
  */
-#include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
 
 #ifdef STUB_WITHOUT_REQUIRED
 #define hlthunk_memory_unmap stub_hides_memory_unmap

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The cards of the box, as sysfs and control nodes show them. */
-#include "hlthunk_shim/cards/card_info.h"
+#include "hlthunk_shim/discovery/card_info.h"
 
 #include "gtest/shim/fixture.h"
 

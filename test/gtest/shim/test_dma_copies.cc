@@ -2,8 +2,8 @@
 /* Copies through queues: contents, lengths, limits. */
 #include "gtest/shim/fixture.h"
 
+#include "hlthunk_shim/abi/lin_dma.h"
 #include "hlthunk_shim/hlthunk/card_kinds.h"
-#include "hlthunk_shim/hlthunk/lin_dma.h"
 
 using namespace gaudi::test;
 using namespace gaudi::shim;

@@ -115,6 +115,21 @@ TEST_F(shim_dmabuf, what_cannot_be_imported_is_told_apart)
     EXPECT_EQ(import.address(), 0u);
 }
 
+/* Of the two descriptors it is the card's that is not open any more. */
+TEST_F(shim_dmabuf, a_closed_card_is_lost_and_a_closed_dma_buf_is_not)
+{
+    const int fd = export_all();
+    registration import;
+    EXPECT_EQ(importer->import_dmabuf(-1, size, import), -EBADF);
+    EXPECT_FALSE(importer->is_lost());
+    hl().hlthunk_close(importer->fd());
+    EXPECT_EQ(importer->import_dmabuf(fd, size, import), -ENODEV);
+    EXPECT_TRUE(importer->is_lost());
+    importer.reset();
+    EXPECT_EQ(warnings.take().size(), 1u) << "it was closed already";
+    close(fd);
+}
+
 /* A driver without peer-to-peer has EPERM for every import. */
 TEST_F(shim_dmabuf, a_driver_without_peer_to_peer_is_no_refusal_of_a_pair)
 {

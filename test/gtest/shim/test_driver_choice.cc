@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What UCX_GAUDI_DRIVER means. */
-#include "hlthunk_shim/cards/driver.h"
+#include "hlthunk_shim/discovery/driver.h"
 
 #include "common/scratch.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The packets, bit by bit. */
-#include "hlthunk_shim/hlthunk/lin_dma.h"
+#include "hlthunk_shim/abi/lin_dma.h"
 
 #include <gtest/gtest.h>
 

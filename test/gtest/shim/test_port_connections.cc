@@ -376,6 +376,19 @@ TEST_F(port_connections, hear_of_a_write_by_the_next_ones_completion)
     EXPECT_THAT(collect_statuses(*to_other), ElementsAre(0, 0, 0, 0, 0, 0));
 }
 
+/* Whichever entry it is that the card answers. */
+TEST_F(port_connections, ask_again_where_the_first_completion_does_not_come)
+{
+    {
+        const wished_faults lost("wqe#1=lose@0");
+        one->fill(1);
+        EXPECT_EQ(write(8, 0, 4096), 0);
+    }
+    EXPECT_EQ(std::memcmp(other->memory.data() + 8, one->memory.data(), 4096),
+              0);
+    EXPECT_EQ(write(0, 0, mebi), 0);
+}
+
 TEST_F(port_connections, give_up_a_port_that_never_completes)
 {
     connect({.patience = std::chrono::milliseconds(100)});

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Formats of the ports, word by word. */
-#include "hlthunk_shim/ports/formats.h"
+#include "hlthunk_shim/abi/port_formats.h"
 
 #include <gmock/gmock.h>
 
@@ -11,7 +11,7 @@ namespace {
 using namespace shim;
 
 constexpr port_write sample = {0xfff0123456789abc, 0x1001002345678def,
-                               0xa5b6c7d8, 0x1c9};
+                               0xa5b6c7d8, 0x1c9, false};
 
 } // namespace
 
@@ -31,6 +31,14 @@ TEST(port_formats, of_gaudi3_say_what_to_write_where)
                           0x56789abc, 0xfff01234, 0, 0}));
     EXPECT_EQ(make_receive_entry<generation::gaudi3>(sample),
               (receive_entry{0x0000c902, 0x80000000, 0xa5b6c7d8, 0}));
+}
+
+TEST(port_formats, ask_for_a_completion_in_both_entries)
+{
+    port_write both = sample;
+    both.in_both    = true;
+    EXPECT_EQ(make_send_entry<generation::gaudi2>(both)[7], 0x80000000);
+    EXPECT_EQ(make_send_entry<generation::gaudi3>(both)[7], 0x80000000);
 }
 
 TEST(port_formats, of_completions_name_queue_pair_and_entry)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The routes between cards, by name. */
-#include "hlthunk_shim/cards/routes.h"
+#include "hlthunk_shim/discovery/routes.h"
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "hlthunk_shim/cards/visible_cards.h"
+#include "hlthunk_shim/discovery/visible_cards.h"
 
 #include <gmock/gmock.h>
 

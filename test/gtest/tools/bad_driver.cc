@@ -18,8 +18,8 @@
  * deaf    never opens a control node
  * fatal   ends the process that loads it
  */
-#include "hlthunk_shim/hlthunk/abi.h"
-#include "hlthunk_shim/hlthunk/lin_dma.h"
+#include "hlthunk_shim/abi/hlthunk.h"
+#include "hlthunk_shim/abi/lin_dma.h"
 
 #include <cerrno>
 #include <csignal>

@@ -14,7 +14,7 @@
  * one for each card FAKE_NODE_ERROR   errno of opening a control node
  * FAKE_OPEN_ERROR   errno of opening a card (EBUSY)
  */
-#include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
 
 #include <cerrno>
 #include <cstdio>

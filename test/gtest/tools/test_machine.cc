@@ -119,9 +119,9 @@ protected:
     }
 
     /* A link of a card to another one. */
-    static gaudi::shim::port_link link_to(unsigned card, bool is_up = true)
+    static launcher::port_link link_to(unsigned card, bool is_up = true)
     {
-        gaudi::shim::port_link made;
+        launcher::port_link made;
         made.is_up = is_up;
         made.state = is_up ? "LinkUp" : "Polling";
         made.end   = {true, card, 0};

@@ -5,7 +5,7 @@
  * agree. What a header does not have, since it is older or newer, is compared
  * with itself: names that are not found in it are found outside of it.
  */
-#include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
 #include "kernel_double/kernel_abi.h"
 
 #include <concepts>

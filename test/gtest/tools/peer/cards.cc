@@ -2,7 +2,7 @@
 #include "gtest/tools/peer/cards.h"
 
 #include "hlthunk_emulator/hlthunk_emu.h"
-#include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
 #include "gtest/tools/peer/check.h"
 
 #include <cerrno>

@@ -9,7 +9,7 @@
  *
  * Ends with a signal when a child does not end.
  */
-#include "hlthunk_shim/hlthunk/abi.h"
+#include "hlthunk_shim/abi/hlthunk.h"
 #include "gtest/tools/peer/check.h"
 
 #include <atomic>

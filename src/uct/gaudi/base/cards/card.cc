@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/cards/card.h"
 
-#include "hlthunk_shim/cards/mapping_table.h"
+#include "hlthunk_shim/discovery/mapping_table.h"
 #include "uct/gaudi/base/ucx/topology.h"
 
 #include <cstdio>

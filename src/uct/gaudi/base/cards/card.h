@@ -11,8 +11,8 @@
 #pragma once
 
 #include "hlthunk_shim/card.h"
-#include "hlthunk_shim/cards/open_nodes.h"
-#include "hlthunk_shim/cards/visible_cards.h"
+#include "hlthunk_shim/discovery/open_nodes.h"
+#include "hlthunk_shim/discovery/visible_cards.h"
 #include "uct/gaudi/base/cards/ports.h"
 #include "uct/gaudi/base/ucx/ucx.h"
 

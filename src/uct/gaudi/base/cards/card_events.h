@@ -8,8 +8,8 @@
  */
 #pragma once
 
-#include "hlthunk_shim/cards/driver.h"
-#include "hlthunk_shim/cards/open_nodes.h"
+#include "hlthunk_shim/discovery/driver.h"
+#include "hlthunk_shim/discovery/open_nodes.h"
 #include "uct/gaudi/base/cards/card.h"
 
 #include <memory>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The part of the card table that opens cards, and says why there is none. */
-#include "hlthunk_shim/cards/card_info.h"
-#include "hlthunk_shim/cards/open_nodes.h"
+#include "hlthunk_shim/discovery/card_info.h"
+#include "hlthunk_shim/discovery/open_nodes.h"
 #include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/cards/device_list.h"
 #include "uct/gaudi/base/cards/driver.h"

@@ -24,7 +24,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/cards/driver.h"
+#include "hlthunk_shim/discovery/driver.h"
 #include "uct/gaudi/base/cards/card_events.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "util/process.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/cards/device_list.h"
 
-#include "hlthunk_shim/cards/mapping_table.h"
+#include "hlthunk_shim/discovery/mapping_table.h"
 
 #include <algorithm>
 #include <numeric>

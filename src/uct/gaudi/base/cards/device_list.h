@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/cards/visible_cards.h"
+#include "hlthunk_shim/discovery/visible_cards.h"
 
 namespace gaudi::base {
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "uct/gaudi/base/cards/driver.h"
 
-#include "hlthunk_shim/cards/driver.h"
+#include "hlthunk_shim/discovery/driver.h"
 #include "uct/gaudi/base/cards/card_events.h"
 #include "uct/gaudi/base/ucx/config.h"
 #include "uct/gaudi/base/ucx/status.h"

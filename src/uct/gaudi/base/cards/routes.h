@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/cards/routes.h"
+#include "hlthunk_shim/discovery/routes.h"
 #include "uct/gaudi/base/cards/card.h"
 
 #include <cstddef>

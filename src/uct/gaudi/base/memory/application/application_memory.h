@@ -14,7 +14,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/cards/open_nodes.h"
+#include "hlthunk_shim/discovery/open_nodes.h"
 #include "uct/gaudi/base/memory/memory.h"
 
 #include <memory>

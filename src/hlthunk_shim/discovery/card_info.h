@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/cards/driver.h"
+#include "hlthunk_shim/discovery/driver.h"
 
 #include <functional>
 #include <optional>

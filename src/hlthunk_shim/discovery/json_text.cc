@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "hlthunk_shim/cards/json_text.h"
+#include "hlthunk_shim/discovery/json_text.h"
 
 #include "util/unique_fd.h"
 

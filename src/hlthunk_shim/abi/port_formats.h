@@ -6,9 +6,10 @@
  * A row for each field that we use says where it is; all others stay 0. They
  * are those of HabanaAI/perftest, hbl_lib.c (sq_wqe_g2, rq_wqe_g2, sq_wqe_g3,
  * rq_wqe_g3, user_db_pkt, CQE_*, update_ci_g2, update_ci_g3). Of the send
- * entry's two halves the sync object is the remote card's, and so is the
+ * entry's two halves the sync object is the remote card's, and so should be the
  * completion beside it; the receive entry's are local: a write that is to be
- * heard of by its sender alone asks for a completion in the receive entry.
+ * heard of by its sender alone asks for a completion in the receive entry. No
+ * public text says so, and perftest asks in both.
  */
 #pragma once
 
@@ -47,6 +48,7 @@ inline constexpr field local_low   = {{2, 0, 32}, {2, 0, 32}};
 inline constexpr field local_high  = {{3, 0, 32}, {3, 0, 32}};
 inline constexpr field remote_low  = {{4, 0, 32}, {4, 0, 32}};
 inline constexpr field remote_high = {{5, 0, 32}, {5, 0, 32}};
+inline constexpr field completion  = {{7, 30, 2}, {7, 30, 2}};
 } // namespace send_wqe
 
 namespace receive_wqe {
@@ -117,6 +119,7 @@ struct port_write {
     uint64_t local;  /**< address of this card */
     uint32_t size;   /**< bytes, not 0 */
     uint32_t index;  /**< of its place in the work queue */
+    bool in_both;    /**< a completion is asked for in the send entry, too */
 };
 
 template <generation which>
@@ -132,6 +135,7 @@ constexpr send_entry make_send_entry(const port_write &of)
     set<which>(made, send_wqe::remote_low, static_cast<uint32_t>(of.remote));
     set<which>(made, send_wqe::remote_high,
                static_cast<uint32_t>(of.remote >> 32));
+    set<which>(made, send_wqe::completion, of.in_both ? wqe_completion_cq : 0);
     return made;
 }
 

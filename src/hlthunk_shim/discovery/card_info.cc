@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "hlthunk_shim/cards/card_info.h"
+#include "hlthunk_shim/discovery/card_info.h"
 
 #include "hlthunk_shim/hlthunk/card_kinds.h"
 #include "hlthunk_shim/hlthunk/library.h"

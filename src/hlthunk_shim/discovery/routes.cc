@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "hlthunk_shim/cards/routes.h"
+#include "hlthunk_shim/discovery/routes.h"
 
 #include "util/text.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "hlthunk_shim/cards/driver.h"
+#include "hlthunk_shim/discovery/driver.h"
 
-#include "hlthunk_shim/cards/open_nodes.h"
+#include "hlthunk_shim/discovery/open_nodes.h"
 #include "hlthunk_shim/engine/cs_engine.h"
 #include "hlthunk_shim/engine/synapse_engine.h"
 #include "hlthunk_shim/hlthunk/card_kinds.h"

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "hlthunk_shim/cards/card_info.h"
+#include "hlthunk_shim/discovery/card_info.h"
 
 #include <optional>
 #include <string>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "hlthunk_shim/cards/open_nodes.h"
+#include "hlthunk_shim/discovery/open_nodes.h"
 
 #include "util/text.h"
 

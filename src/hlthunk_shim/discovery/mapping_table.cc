@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "hlthunk_shim/cards/mapping_table.h"
+#include "hlthunk_shim/discovery/mapping_table.h"
 
-#include "hlthunk_shim/cards/json_text.h"
+#include "hlthunk_shim/discovery/json_text.h"
 #include "util/text.h"
 
 #include <cctype>
