@@ -7,7 +7,7 @@ usage: check_includes.py ROOT
 The rooms from the lowest to the highest one, see docs/architecture.md:
 
     util
-    hlthunk_shim: library <- the interface <- hlthunk, synapse <- engine <- cards <- ports
+    hlthunk_shim: library <- the interface <- hlthunk, synapse <- engine <- cards <- ports <- report
     base:         ucx <- cards <- memory <- memory/application, transfer
     copy          ipc
     program:      what programs call, above ipc
@@ -32,6 +32,7 @@ UTIL = "src/util/"
 SHIM = "src/hlthunk_shim/"
 HLTHUNK, SHIM_CARDS = SHIM + "hlthunk/", SHIM + "cards/"
 SYNAPSE, PORTS = SHIM + "synapse/", SHIM + "ports/"
+REPORT = SHIM + "report/"
 ENGINE, LIBRARY = SHIM + "engine/", SHIM + "library/"
 ENGINE_SEAM = ENGINE + "dma_engine.h"
 EMULATOR = "src/hlthunk_emulator/"
@@ -44,7 +45,7 @@ UCX_SEAM, CARDS, MEMORY, TRANSFER = (BASE + room for room in
                                      ("ucx/", "cards/", "memory/", "transfer/"))
 APPLICATION = MEMORY + "application/"
 
-DRIVER = [SHIM, SHIM_CARDS, PORTS, UTIL]
+DRIVER = [SHIM, SHIM_CARDS, PORTS, REPORT, UTIL]
 
 # What the files of a room may include of the project beside their own room. The
 # first room that a file is in decides; a folder means its own files only, not
@@ -61,6 +62,7 @@ ALLOWED = [
     (ENGINE, [SHIM, HLTHUNK, SYNAPSE, UTIL]),
     (SHIM_CARDS, [SHIM, HLTHUNK, SYNAPSE, ENGINE, UTIL]),
     (PORTS, [SHIM, HLTHUNK, LIBRARY, SHIM_CARDS, UTIL]),
+    (REPORT, [SHIM, HLTHUNK, SHIM_CARDS, PORTS, UTIL]),
     (SHIM, [HLTHUNK, ENGINE_SEAM, UTIL]),
     (UCX_SEAM, [UTIL]),
     (CARDS, [UCX_SEAM] + DRIVER),

@@ -4,27 +4,25 @@
 
 #include "hlthunk_shim/ports/links.h"
 #include "hlthunk_shim/ports/verbs_library.h"
-#include "launcher/info.h"
+#include "hlthunk_shim/report/report.h"
+#include "util/text.h"
 
 #include <algorithm>
 
-namespace launcher {
+namespace gaudi::shim {
 
 namespace {
 
-namespace shim = gaudi::shim;
-using shim::wire;
-
-constexpr char routes[] = "UCX_GAUDI_IPC_ROUTES";
+constexpr char variable[] = "UCX_GAUDI_IPC_ROUTES";
 
 /* Whether ports lead from one card to another one, and why. Who has them when
  * that is wanted, nobody knows now. */
-bool have_links(const card &own, const card &peer, const std::string &no_ports,
-                std::string &why_p)
+bool have_links(const reported_card &own, const reported_card &peer,
+                const std::string &no_ports, std::string &why_p)
 {
     unsigned all = 0;
     unsigned up  = 0;
-    for (const shim::port_link &each : own.links) {
+    for (const port_link &each : own.links) {
         const bool leads_there =
             each.end.is_card && (each.end.module_id == peer.module_id);
         all += leads_there ? 1 : 0;
@@ -43,14 +41,15 @@ bool have_links(const card &own, const card &peer, const std::string &no_ports,
 }
 
 /* The first way that is there. */
-pair_group choose(const std::vector<wire> &order, const card &own,
-                  const card &peer, const std::string &no_ports)
+pair_group choose(const std::vector<wire> &order, const reported_card &own,
+                  const reported_card &peer, const std::string &no_ports)
 {
     std::string why;
     for (const wire one : order) {
         if (one == wire::host) {
-            return {
-                {}, one, why.empty() ? std::string("first in ") + routes : why};
+            return {{},
+                    one,
+                    why.empty() ? std::string("first in ") + variable : why};
         }
         if (have_links(own, peer, no_ports, why)) {
             return {{}, one, why};
@@ -61,12 +60,12 @@ pair_group choose(const std::vector<wire> &order, const card &own,
 
 } // namespace
 
-void add_links(const shim::driver &driver, report &all)
+void add_links(const driver &of, report &all)
 {
-    const shim::library &lib = driver.lib();
-    const shim::verbs_library verbs(lib);
+    const library &lib = of.lib();
+    const verbs_library verbs(lib);
     all.no_ports = verbs.reason();
-    for (card &one : all.cards) {
+    for (reported_card &one : all.cards) {
         hlthunk_hw_ip_info info{};
         const int fd =
             lib.hlthunk_open_control(static_cast<int>(one.number), nullptr);
@@ -74,31 +73,28 @@ void add_links(const shim::driver &driver, report &all)
             continue;
         }
         if (lib.hlthunk_get_hw_ip_info(fd, &info) == 0) {
-            const shim::card_ports ports = shim::find_ports(info);
-            one.port_map = ports.no_map.empty() ? ports.map.name : "";
-            one.no_map   = (info.nic_ports_mask != 0) ? ports.no_map : "";
-            one.links    = shim::list_links(ports, all.sys, one.number);
+            const card_ports ports = find_ports(info);
+            one.port_map           = ports.no_map.empty() ? ports.map.name : "";
+            one.no_map = (info.nic_ports_mask != 0) ? ports.no_map : "";
+            one.links  = list_links(ports, all.sys, one.number);
         }
         lib.hlthunk_close(fd);
-        const std::string device = shim::verbs_device(one.number);
+        const std::string device = verbs_device(one.number);
         if (all.no_ports.empty() && !verbs.has_device(device)) {
             all.no_ports = "there is no verbs device " + device;
         }
     }
 }
 
-void add_pairs(report &all)
+bool add_pairs(const std::string &routes, report &all)
 {
     std::vector<wire> order;
-    const std::string setting = get_variable(routes);
-    const std::string fault   = shim::parse_routes(
-          setting.empty() ? shim::default_routes : setting, order);
+    const std::string fault = parse_routes(routes, order);
     if (!fault.empty()) {
-        all.missing.push_back(
-            {to_printable(std::string(routes) + "=" + setting + ": " + fault),
-             "correct this variable, or unset it"});
-        all.usable = false;
-        return;
+        all.missing.push_back({util::to_printable(std::string(variable) + "=" +
+                                                  routes + ": " + fault),
+                               "correct this variable, or unset it"});
+        return false;
     }
     for (auto own = all.cards.begin(); own != all.cards.end(); ++own) {
         for (auto peer = own + 1; peer != all.cards.end(); ++peer) {
@@ -115,6 +111,7 @@ void add_pairs(report &all)
             same->pairs.emplace_back(*own->name, *peer->name);
         }
     }
+    return true;
 }
 
-} // namespace launcher
+} // namespace gaudi::shim
