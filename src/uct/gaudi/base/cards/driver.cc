@@ -112,8 +112,9 @@ std::unique_ptr<const shim::driver> load()
         failed = {"the driver library cannot be used: " +
                       util::to_printable(opened->reason()),
                   how_to_have_it(wanted)};
-        ucs_error("gaudi: %s (UCX_GAUDI_DRIVER=%s; %s)", failed.what.c_str(),
-                  util::to_printable(wanted).c_str(), failed.fix.c_str());
+        ucs_error("gaudi: the driver library cannot be used "
+                  "(UCX_GAUDI_DRIVER=%s): %s (%s)",
+                  wanted.c_str(), opened->reason().c_str(), failed.fix.c_str());
         return nullptr;
     }
     ucs_debug("gaudi: driver library %s", choice.path.c_str());
