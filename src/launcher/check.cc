@@ -198,18 +198,12 @@ subject make_pair(const subject &of, const card &one, const card &other)
     return both;
 }
 
-/* What the report loads into this process and asks is tried before. */
-std::string look_at_cards(const subject &with)
+/* What a report loads is tried before. */
+std::string look_at_module(const subject &with)
 {
-    report all;
-    doing("opening the module");
-    look_at_ucx(*with.files, all);
-    doing("loading the driver library");
-    const auto driver = load_driver(*with.files, *with.where, all);
-    if (driver != nullptr) {
-        doing("asking the control nodes");
-        add_cards(*driver, *with.where, all);
-    }
+    doing("loading the module and the driver library, and asking the control "
+          "nodes");
+    (void)ask_module(*with.found);
     return "";
 }
 
@@ -250,8 +244,10 @@ std::string explain_nothing(const report &found, const problems &closed,
         if (wished == found.cards.end()) {
             return "there is no " + name + "; ucx-gaudi info lists them";
         }
-        if (!wished->held_by.empty() || (wished->state == card_state::busy)) {
-            return name + " is in use by " + describe(wished->held_by) +
+        if (!wished->held_by.empty() || (wished->state == "busy")) {
+            return name + " is in use by " +
+                   (wished->held_by.empty() ? gaudi::shim::describe({})
+                                            : wished->held_by) +
                    "; end that, or choose another card by --card";
         }
     }
@@ -266,24 +262,25 @@ check_result run_check(const installation &files, const machine &where,
 {
     check_result result;
     run_of_steps steps(wanted, result, tell);
-    subject with{&files, &where, wanted.limit / 2};
+    report &found = result.found;
+    subject with{&found, wanted.limit / 2};
     step first = library_step;
-    first.body = look_at_cards;
-    if (!steps.try_first(first, with)) {
+    first.body = look_at_module;
+    if (find_module(files, "", found).empty() &&
+        !steps.try_first(first, with)) {
         return result;
     }
-    result.found = make_report(files, where);
-    if (variable_is("UCX_GAUDI_ENGINE", {"", "auto"}) &&
-        std::ranges::any_of(result.found.cards, &card::takes_framework)) {
+    found = make_report(files, where);
+    if ((found.driver_options.used == gaudi::shim::engine::automatic) &&
+        std::ranges::any_of(found.cards, &card::takes_framework)) {
         setenv("UCX_GAUDI_ENGINE", "synapse", 1);
-        result.found = make_report(files, where);
+        found = make_report(files, where);
     }
 
     std::vector<const card *> cards; /* the one that is checked comes first */
-    for (const card &one : result.found.cards) {
+    for (const card &one : found.cards) {
         /* One in reset is waited for. */
-        if (one.is_free() ||
-            (one.name.has_value() && (one.state == card_state::reset))) {
+        if (one.is_free || (one.name.has_value() && (one.state == "reset"))) {
             const bool wished =
                 wanted.card.has_value() && (one.name == wanted.card);
             cards.insert(wished ? cards.begin() : cards.end(), &one);
@@ -291,17 +288,15 @@ check_result run_check(const installation &files, const machine &where,
     }
     if (cards.empty() ||
         (wanted.card.has_value() && (cards.front()->name != wanted.card))) {
-        result.nothing =
-            explain_nothing(result.found,
-                            (result.found.driver_setting == "emulator")
-                                ? problems{}
-                                : find_closed_nodes(where),
-                            wanted.card);
+        result.nothing = explain_nothing(found,
+                                         (found.driver_setting == "emulator")
+                                             ? problems{}
+                                             : find_closed_nodes(where),
+                                         wanted.card);
         return result;
     }
 
-    with.bus_id   = cards.front()->bus_id;
-    with.software = cards.front()->software;
+    with.bus_id = cards.front()->bus_id;
     if (cards.size() > 1) {
         with = make_pair(with, *cards[0], *cards[1]);
     }

@@ -37,12 +37,10 @@ struct check_request {
 
 /** What a step works on. */
 struct subject {
-    const installation *files = nullptr;
-    const machine *where      = nullptr;
+    const report *found = nullptr;   /**< has the cards, and their driver */
     std::chrono::seconds patience{}; /**< with the card: resets, and copies */
     std::string bus_id      = {};
     std::string peer_bus_id = {}; /**< of a second free card; empty: none */
-    bool software           = false;
 };
 
 /** One step. */
@@ -100,7 +98,7 @@ struct check_result {
 };
 
 /** Check a card, and every pair that it is in; without a wish for one, every
- *  pair of free cards. Loads UCX and the driver library into the process.
+ *  pair of free cards. Loads UCX into the process.
  *  @param tell  Called with each finding as soon as there is one. */
 check_result run_check(const installation &files, const machine &where,
                        const check_request &wanted,

@@ -146,17 +146,14 @@ std::string to_archive(const check_result &result, const std::string &version)
             logs += "-- " + one.step + "\n" + one.log;
         }
     }
-    report found = result.found;
-    for (card &one : found.cards) {
-        one.held_by.clear();
-    }
+    const report &found = result.found;
     return "ucx-gaudi check, for a report of a bug\n" +
            section("steps", table) +
            section("versions", list_versions(found, version)) +
            section("variables", list_variables()) +
            section("cards", list_cards(found)) +
            section("what failed steps printed", logs) +
-           section("info", to_json(found));
+           section("info", to_json(found, false));
 }
 
 int show_check(const installation &files, const request &emulation,

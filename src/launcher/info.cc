@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include <cjson/cJSON.h>
 #include <dlfcn.h>
 
 namespace launcher {
@@ -27,17 +28,55 @@ void fail(report &all, const std::string &what, const std::string &fix)
     all.usable = false;
 }
 
-/* --- the driver library and its cards --------------------------------------*/
+/* --- the module's answer ---------------------------------------------------*/
 
-/* driver  Shows none; nullptr: there is none to ask. */
-void explain_no_card(const shim::driver *driver, const machine &where,
-                     report &all)
+std::string text_of(const cJSON *object, const char *name)
+{
+    const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(object, name));
+    return (text != nullptr) ? text : "";
+}
+
+bool is_true(const cJSON *object, const char *name)
+{
+    return cJSON_IsTrue(cJSON_GetObjectItem(object, name)) != 0;
+}
+
+std::optional<unsigned> number_of(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItem(object, name);
+    return (cJSON_IsNumber(item) != 0)
+               ? std::optional(static_cast<unsigned>(item->valuedouble))
+               : std::nullopt;
+}
+
+card read_card(const cJSON *from)
+{
+    std::vector<shim::holder> holders;
+    const cJSON *each = nullptr;
+    cJSON_ArrayForEach(each, cJSON_GetObjectItem(from, "held_by"))
+    {
+        holders.push_back(
+            {static_cast<pid_t>(number_of(each, "pid").value_or(0)), 0,
+             text_of(each, "program")});
+    }
+    return {.name            = number_of(from, "index"),
+            .number          = number_of(from, "number").value_or(0),
+            .bus_id          = text_of(from, "bus_id"),
+            .state           = text_of(from, "state"),
+            .held_by         = holders.empty() ? "" : shim::describe(holders),
+            .is_free         = is_true(from, "free"),
+            .takes_framework = is_true(from, "takes_framework")};
+}
+
+/* The module has loaded no driver, or that shows no card, and nothing is wrong
+ * with either. */
+void explain_no_card(const machine &where, report &all)
 {
     constexpr char not_shown[] = "the driver library shows no card";
     const unsigned count       = count_pci_cards(where);
-    if ((driver != nullptr) && !driver->box_name().empty()) {
+    if (all.software) {
         fail(all, not_shown, "see to the HLTHUNK_EMU_* variables");
-    } else if ((driver != nullptr) && has_nodes(where)) {
+    } else if (!all.driver_file.empty() && has_nodes(where)) {
         fail(all, not_shown,
              std::string("see dmesg, and who may open the nodes in "
                          "/dev/accel; or ") +
@@ -54,162 +93,90 @@ void explain_no_card(const shim::driver *driver, const machine &where,
 
 } // namespace
 
-std::unique_ptr<shim::driver> load_driver(const installation &files,
-                                          const machine &where, report &all)
+void read_answer(const std::string &printed, report &all)
 {
-    using outcome              = shim::driver_choice::outcome;
-    const char *value          = std::getenv("UCX_GAUDI_DRIVER");
-    all.driver_setting         = (value != nullptr) ? value : "auto";
-    const std::string &setting = all.driver_setting;
-    const auto choice =
-        shim::choose_driver(setting, files.directory.string(), where.dev);
-    if (choice.result == outcome::invalid) {
-        fail(all,
-             "UCX_GAUDI_DRIVER='" + to_printable(setting) + "' is not " +
-                 shim::driver_syntax,
-             "set it to one of these, or unset it");
-        return nullptr;
+    const size_t start = printed.rfind("\n{", printed.size()) + 1;
+    all.answer.reset(cJSON_Parse(printed.c_str() + start), cJSON_Delete);
+    const cJSON *root               = all.answer.get();
+    const cJSON *driver             = cJSON_GetObjectItem(root, "driver");
+    const cJSON *each               = nullptr;
+    all.usable                      = is_true(root, "usable");
+    all.driver_setting              = text_of(driver, "setting");
+    all.driver_file                 = text_of(driver, "file");
+    all.sys                         = text_of(driver, "sysfs");
+    all.software                    = is_true(driver, "software");
+    const std::string engine        = text_of(driver, "engine");
+    const std::string kind          = text_of(driver, "card_kind");
+    all.driver_options.used         = (engine == "cs")        ? shim::engine::cs
+                                      : (engine == "synapse") ? shim::engine::synapse
+                                                              : shim::engine::automatic;
+    all.driver_options.unknown_card = (kind == "gaudi2") ? HLTHUNK_DEVICE_GAUDI2
+                                      : (kind == "gaudi3")
+                                          ? HLTHUNK_DEVICE_GAUDI3
+                                          : HLTHUNK_DEVICE_INVALID;
+    cJSON_ArrayForEach(each, cJSON_GetObjectItem(root, "cards"))
+    {
+        all.cards.push_back(read_card(each));
     }
-    if (choice.result == outcome::no_card) {
-        explain_no_card(nullptr, where, all);
-        return nullptr;
-    }
-    /* As UCX reads it; the trial of the module finds what is none. */
-    shim::driver_options options;
-    if (variable_is("UCX_GAUDI_ENGINE", {"cs"})) {
-        options.used = shim::engine::cs;
-    } else if (variable_is("UCX_GAUDI_ENGINE", {"synapse"})) {
-        options.used = shim::engine::synapse;
-    }
-    if (variable_is("UCX_GAUDI_CARD_KIND", {"gaudi2"})) {
-        options.unknown_card = HLTHUNK_DEVICE_GAUDI2;
-    } else if (variable_is("UCX_GAUDI_CARD_KIND", {"gaudi3"})) {
-        options.unknown_card = HLTHUNK_DEVICE_GAUDI3;
-    }
-    auto driver = std::make_unique<shim::driver>(choice.path, options);
-    if (driver->reason().empty()) {
-        all.driver_file = driver->file();
-        return driver;
-    }
-    fail(all,
-         "the driver library cannot be used: " + to_printable(driver->reason()),
-         (setting == "emulator") ? install_emulator
-         : (setting.find('/') != setting.npos)
-             ? "set UCX_GAUDI_DRIVER to the path of a libhl-thunk.so"
-             : "install the vendor's libhl-thunk.so, put its directory "
-               "(usually /usr/lib/habanalabs) into LD_LIBRARY_PATH, or set "
-               "UCX_GAUDI_DRIVER to its path");
-    return nullptr;
-}
-
-namespace {
-
-/* Unless a card is left. What is wrong with others was told. */
-void explain_taken(report &all)
-{
-    std::string who;
-    size_t named = 0;
-    size_t taken = 0;
-    for (const card &one : all.cards) {
-        named += one.name.has_value() ? 1 : 0;
-        if (one.usable && ((one.state == card_state::ours) ||
-                           (one.state == card_state::busy))) {
-            ++taken;
-            who += (who.empty() ? "" : "; ") + std::to_string(*one.name) +
-                   " by " + describe(one.held_by);
-        }
-    }
-    if (taken > 0) {
-        const std::string count = "all " + std::to_string(taken);
-        fail(all,
-             ((taken == named) ? count + " cards are"
-              : (taken == 1)   ? "the other card is"
-                               : count + " other cards are") +
-                 " taken: " + who,
-             all.cards.front().software
-                 ? "wait for these programs, or set HLTHUNK_EMU_NODE for "
-                   "another box of software cards"
-                 : "wait for these programs or end them");
+    cJSON_ArrayForEach(each, cJSON_GetObjectItem(root, "problems"))
+    {
+        all.missing.push_back({text_of(each, "what"), text_of(each, "fix")});
     }
 }
 
-void report_cards(const shim::driver &driver, const machine &where, report &all)
+std::string ask_module(const report &of)
 {
-    add_cards(driver, where, all);
-    if (all.cards.empty() && all.missing.empty()) {
-        explain_no_card(&driver, where, all);
-    }
-    all.sys = driver.sysfs(where.sys);
-    add_links(driver, all);
-    add_pairs(all);
-    if (std::ranges::none_of(all.cards, &card::is_free)) {
-        explain_taken(all);
-        all.usable = false;
-    }
-}
-
-/* --- UCX and the ways into it ----------------------------------------------*/
-
-/* Variables of UCX that are read here. */
-constexpr const char *read_settings[] = {
-    "UCX_GAUDI_CARD_KIND", "UCX_GAUDI_DRIVER", "UCX_GAUDI_ENGINE",
-    "UCX_GAUDI_IPC_ROUTES", "UCX_PROTO_ENABLE"};
-
-/* Open a module with a UCX that was loaded, and print UCX's settings. Returns
- * why it cannot be used: it cannot be opened, or registers nothing. */
-std::string open_module(const std::string &file, const found_ucx &ucx)
-{
-    using function = int (*)();
-    using printer  = void (*)();
+    using reporter = int (*)();
 
     char why[PATH_MAX + 100];
-    if (gaudi_open_ucx(ucx.handle, why, sizeof(why)) == nullptr) {
+    if (gaudi_open_ucx(of.ucx.handle, why, sizeof(why)) == nullptr) {
         return why;
     }
-    void *module = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    void *module = dlopen(of.module.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (module == nullptr) {
         return dlerror();
     }
-    auto is_registered =
-        reinterpret_cast<function>(dlsym(module, "uct_gaudi_is_registered"));
-    auto print_settings =
-        reinterpret_cast<printer>(dlsym(module, "uct_gaudi_print_settings"));
-    if ((is_registered == nullptr) || (print_settings == nullptr)) {
+    auto print_report =
+        reinterpret_cast<reporter>(dlsym(module, "uct_gaudi_report"));
+    if (print_report == nullptr) {
         return std::string("it is no module: ") + dlerror();
     }
-    print_settings();
-    return (is_registered() != 0) ? "" : "it registers nothing";
+    return (print_report() != 0) ? "" : "it registers nothing";
 }
 
-} // namespace
-
-problems look_at_ucx(const installation &files, report &all,
-                     const std::string &program)
+problems find_module(const installation &files, const std::string &program,
+                     report &all)
 {
     /* Before UCX is here: what its log says of the module is to be read. */
     setenv("UCX_LOG_LEVEL", "warn", 1);
     setenv("UCX_LOG_FILE", "", 1);
-    all.ucx              = find_ucx(program);
-    all.installed        = installed_releases(files);
-    const found_ucx &ucx = all.ucx;
-    const auto obstacle  = find_module_obstacle(files, ucx);
+    all.ucx             = find_ucx(program);
+    all.installed       = installed_releases(files);
+    const auto obstacle = find_module_obstacle(files, all.ucx);
     if (obstacle.has_value()) {
         return {*obstacle};
     }
     std::string why;
-    all.module = module_for(files, ucx, why).string();
+    all.module = module_for(files, all.ucx, why).string();
+    return {};
+}
+
+namespace {
+
+/* @return Why it does not answer. */
+problems have_answer(const machine &where, report &all)
+{
     std::string printed;
-    why = try_in_child([&] { return open_module(all.module, ucx); }, &printed);
-    for (const std::string &line : split(printed, "\n")) {
-        const std::string name = line.substr(0, line.find('='));
-        if (std::ranges::count(read_settings, name) > 0) {
-            setenv(name.c_str(), line.c_str() + name.size() + 1, 0);
-        }
-    }
+    const std::string why =
+        try_in_child([&] { return ask_module(all); }, &printed);
     if (why.empty()) {
+        read_answer(printed, all);
+        if (all.cards.empty() && all.missing.empty()) {
+            explain_no_card(where, all);
+        }
         return {};
     }
-    return {{"the module for " + ucx.name() + " cannot be used: " + why,
+    return {{"the module for " + all.ucx.name() + " cannot be used: " + why,
              (why.find("memfd_create") != why.npos)
                  ? "let memfd_create pass the seccomp filter and "
                    "vm.memfd_noexec"
@@ -218,25 +185,6 @@ problems look_at_ucx(const installation &files, report &all,
                  : "install or build ucx-gaudi again, for this UCX and this "
                    "system (" +
                        all.module + ")"}};
-}
-
-namespace {
-
-void report_ucx(const problems &found, report &all)
-{
-    const found_ucx &ucx = all.ucx;
-    for (const problem &one : found) {
-        fail(all, one.what, one.fix);
-    }
-    /* As UCX's parser takes "no". */
-    if (ucx.release.has_value() &&
-        (*ucx.release >= first_without_old_protocols) &&
-        variable_is("UCX_PROTO_ENABLE", {"n", "no", "off", "0"})) {
-        fail(all,
-             "UCX_PROTO_ENABLE=n chooses protocols that UCX " + ucx.version +
-                 " cannot use with device memory",
-             "leave it unset, or set it to y");
-    }
 }
 
 void report_loading(const installation &files, report &all)
@@ -265,16 +213,17 @@ report make_report(const installation &files, const machine &where,
                    const std::string &program)
 {
     report all;
-    const problems of_ucx = look_at_ucx(files, all, program);
-    const auto driver     = load_driver(files, where, all);
-    if (driver != nullptr) {
-        report_cards(*driver, where, all);
+    problems of_module = find_module(files, program, all);
+    if (of_module.empty()) {
+        of_module = have_answer(where, all);
     }
     if (all.driver_setting != "emulator") {
         const problems closed = find_closed_nodes(where);
         all.missing.insert(all.missing.end(), closed.begin(), closed.end());
     }
-    report_ucx(of_ucx, all);
+    for (const problem &one : of_module) {
+        fail(all, one.what, one.fix);
+    }
     report_loading(files, all);
     return all;
 }

@@ -199,7 +199,7 @@ problems find_obstacles(const installation &files, const request &wanted,
         if (!is_there(library)) {
             found.push_back(
                 {library.string() + " is missing, the software Gaudi",
-                 install_emulator});
+                 gaudi::shim::install_emulator});
         }
         require_listable(files.emulator, "LD_LIBRARY_PATH", library_special,
                          found);

@@ -43,10 +43,6 @@ struct installation {
     std::filesystem::path slot_module; /**< in the slot */
 };
 
-/** What to do about a missing emulator, which Debian has in its own package. */
-inline constexpr char install_emulator[] =
-    "install the package hl-thunk-emulator, or install ucx-gaudi again";
-
 /**
  * Where everything has to be.
  *

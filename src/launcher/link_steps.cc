@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -95,11 +94,10 @@ std::string try_synapse(const subject &with)
         end_step(verdict::absent, why);
     }
     doing("having SynapseAI copy 8 bytes");
-    report all;
-    setenv("UCX_GAUDI_ENGINE", "synapse", 1);
-    const auto driver = load_driver(*with.files, *with.where, all);
-    must_hold(driver != nullptr, "the driver library cannot be loaded");
-    tried_card card(with, with.bus_id, *driver);
+    shim::driver_options options = with.found->driver_options;
+    options.used                 = shim::engine::synapse;
+    const shim::driver driver(with.found->driver_file, options);
+    tried_card card(with, with.bus_id, driver);
     doing("allocating memory by SynapseAI");
     return card.exchange(card.allocate(short_bytes));
 }
@@ -111,12 +109,7 @@ constexpr size_t port_bytes_of_all = size_t{1} << 20;
 /* N of /dev/accel/accelN, which verbs devices are called by. */
 unsigned number_of(const subject &with, const std::string &bus_id)
 {
-    const auto cards =
-        shim::list_cards(driver_of(with), {with.where->sys, with.where->dev});
-    const auto found =
-        std::ranges::find(cards, bus_id, &shim::card_info::bus_id);
-    must_hold(found != cards.end(), bus_id + " is not among the cards");
-    return found->number;
+    return std::ranges::find(with.found->cards, bus_id, &card::bus_id)->number;
 }
 
 /* One end of a connection over ports. */
@@ -191,8 +184,8 @@ std::string try_ports(const subject &with)
     if (with.peer_bus_id.empty()) {
         end_step(verdict::absent, "there is no second card");
     }
-    const std::string sys = driver_of(with).sysfs(with.where->sys);
-    const unsigned number = number_of(with, with.bus_id);
+    const std::string &sys = with.found->sys;
+    const unsigned number  = number_of(with, with.bus_id);
     if (!sys.empty() && !shim::has_verbs_device(sys, number)) {
         end_step(verdict::absent, "no verbs device of a card in sysfs");
     }
@@ -272,11 +265,11 @@ std::string try_bandwidth(const subject &with)
                   " within it";
     }
     card.close();
-    if (with.software) {
+    if (with.found->software) {
         return detail + ": of this computer's cores";
     }
-    const fs::path link = fs::path(driver_of(with).sysfs(with.where->sys)) /
-                          "bus/pci/devices" / with.bus_id;
+    const fs::path link =
+        fs::path(with.found->sys) / "bus/pci/devices" / with.bus_id;
     return detail + "; the transports reckon with " +
            to_decimal(card.knows().link_bandwidth / 1e9) + " each way; link " +
            or_unknown(link / "current_link_speed") + " x" +

@@ -1,21 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "launcher/machine.h"
 
-#include "hlthunk_shim/discovery/card_info.h"
 #include "launcher/trial.h"
 #include "loader/running_ucx.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <grp.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -68,16 +64,10 @@ bool has_nodes(const machine &where)
     return !find_nodes(where).empty();
 }
 
-bool is_closed(const std::string &node)
-{
-    return (faccessat(AT_FDCWD, node.c_str(), R_OK | W_OK, AT_EACCESS) != 0) &&
-           (errno != ENOENT);
-}
-
 problems find_closed_nodes(const machine &where)
 {
     const std::vector<std::string> nodes = find_nodes(where);
-    const auto closed = std::ranges::find_if(nodes, is_closed);
+    const auto closed = std::ranges::find_if(nodes, gaudi::shim::is_closed);
     struct stat info;
     if ((closed == nodes.end()) || (stat(closed->c_str(), &info) != 0)) {
         return {};
@@ -85,7 +75,7 @@ problems find_closed_nodes(const machine &where)
     const group *entry = getgrgid(info.st_gid);
     const std::string name =
         (entry != nullptr) ? entry->gr_name : std::to_string(info.st_gid);
-    const auto count = std::ranges::count_if(nodes, is_closed);
+    const auto count = std::ranges::count_if(nodes, gaudi::shim::is_closed);
     return {{"no permission to open " + *closed +
                  ((count > 1) ? " and " + std::to_string(count - 1) + " more"
                               : std::string()),
@@ -202,14 +192,6 @@ std::string get_variable(const char *name)
 {
     const char *value = std::getenv(name);
     return (value != nullptr) ? value : "";
-}
-
-bool variable_is(const char *name, std::initializer_list<const char *> values)
-{
-    const std::string text = get_variable(name);
-    return std::any_of(values.begin(), values.end(), [&](const char *one) {
-        return strcasecmp(text.c_str(), one) == 0;
-    });
 }
 
 std::vector<std::string> split(const std::string &list, const char *separators)

@@ -6,11 +6,11 @@
  */
 #pragma once
 
+#include "hlthunk_shim/report/report.h"
 #include "util/text.h"
 
 #include <compare>
 #include <filesystem>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,26 +19,12 @@ namespace launcher {
 
 using gaudi::util::to_printable;
 
-/** Where the kernel tells about the machine. Tests make other places. */
-struct machine {
-    std::string dev  = "/dev";
-    std::string proc = "/proc";
-    std::string sys  = "/sys";
-};
-
-/** Something that stands in the way, as users are told of it. */
-struct problem {
-    std::string what; /**< is missing or wrong; one line */
-    std::string fix;  /**< what to do about it; one line */
-};
-
-using problems = std::vector<problem>;
+using gaudi::shim::machine;
+using gaudi::shim::problem;
+using gaudi::shim::problems;
 
 /** Whether there is a device file of a card. */
 bool has_nodes(const machine &where);
-
-/** Whether a device file is there and does not let this user in. */
-bool is_closed(const std::string &node);
 
 /** One problem for all device files that this user may not open, if any. */
 problems find_closed_nodes(const machine &where);
@@ -65,10 +51,6 @@ std::optional<ucx_release> parse_release(const std::string &text);
 
 /** Modules can be built from this release on. */
 inline constexpr ucx_release oldest_release = {1, 13};
-
-/** With the old protocols of UCP, from this release on, there is no Gaudi
- *  memory. */
-inline constexpr ucx_release first_without_old_protocols = {1, 16};
 
 /** UCX reads UCX_PLUGIN_PATH, and loads modules of any name, from this one on.
  */
@@ -98,9 +80,6 @@ found_ucx find_ucx(const std::string &program = "");
 
 /** "" if there is none. */
 std::string get_variable(const char *name);
-
-/** Whether it has one of these values, as UCX reads them: in any case. */
-bool variable_is(const char *name, std::initializer_list<const char *> values);
 
 /** The entries of a list. Empty ones are entries: the current directory, in
  * some lists. An empty list has none. */

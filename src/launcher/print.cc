@@ -2,7 +2,6 @@
 #include "launcher/info.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -15,18 +14,6 @@
 namespace launcher {
 
 namespace {
-
-const char *state_of(const card &one)
-{
-    constexpr const char *names[] = {"free",  "ours",   "busy",
-                                     "reset", "broken", "unknown"};
-    return names[static_cast<size_t>(one.state)];
-}
-
-const char *kind_of(const card &one)
-{
-    return one.software ? "emulator" : "hardware";
-}
 
 /* --- text ------------------------------------------------------------------*/
 
@@ -44,11 +31,6 @@ std::string to_line(const char *label, const std::string &value)
 std::string or_none(const std::string &text)
 {
     return text.empty() ? "none" : text;
-}
-
-std::string to_number(const std::optional<unsigned> &number)
-{
-    return number.has_value() ? std::to_string(*number) : "-";
 }
 
 /* In columns; all rows have as many as the first. */
@@ -72,41 +54,77 @@ std::string to_columns(const std::vector<std::vector<std::string>> &rows)
     return text;
 }
 
-std::string to_table(const std::vector<card> &cards)
+/* A value of the module's answer; sizes are numbers of bytes. */
+std::string to_cell(const cJSON *value, bool is_size = false)
 {
-    std::vector<std::vector<std::string>> rows = {{"card", "module", "bus id",
-                                                   "numa", "HBM", "free",
-                                                   "state", "held by"}};
-    for (const card &one : cards) {
-        rows.push_back({to_number(one.name), to_number(one.module_id),
-                        one.bus_id, to_number(one.numa_node),
-                        to_size(one.memory), to_size(one.free_memory),
-                        state_of(one),
-                        one.held_by.empty() ? "-" : describe(one.held_by)});
+    const char *text = cJSON_GetStringValue(value);
+    return (text != nullptr)              ? text
+           : (cJSON_IsNumber(value) == 0) ? "-"
+           : is_size ? to_size(static_cast<uint64_t>(value->valuedouble))
+                     : std::to_string(value->valueint);
+}
+
+std::string to_table(const report &found)
+{
+    constexpr std::pair<const char *, const char *> columns[] = {
+        {"card", "index"},     {"module", "module_id"}, {"bus id", "bus_id"},
+        {"numa", "numa_node"}, {"HBM", "memory"},       {"free", "free_memory"},
+        {"state", "state"}};
+    const cJSON *cards = cJSON_GetObjectItem(found.answer.get(), "cards");
+    std::vector<std::vector<std::string>> rows(found.cards.size() + 1);
+    for (const auto &[title, name] : columns) {
+        rows[0].emplace_back(title);
+        const bool is_size = std::string(name).ends_with("memory");
+        for (size_t i = 0; i < found.cards.size(); ++i) {
+            const cJSON *one = cJSON_GetArrayItem(cards, static_cast<int>(i));
+            rows[i + 1].push_back(
+                to_cell(cJSON_GetObjectItem(one, name), is_size));
+        }
+    }
+    rows[0].emplace_back("held by");
+    for (size_t i = 0; i < found.cards.size(); ++i) {
+        const std::string &who = found.cards[i].held_by;
+        rows[i + 1].push_back(who.empty() ? "-" : who);
     }
     return to_columns(rows);
 }
 
 /* A line for each way and reason; mostly that is one line. */
-std::string to_text(const std::vector<pair_group> &groups)
+std::string list_pairs(const cJSON *groups)
 {
     std::string text;
-    for (const pair_group &group : groups) {
-        std::string cards = "all " + std::to_string(group.pairs.size());
-        if (groups.size() > 1) {
+    const cJSON *group = nullptr;
+    cJSON_ArrayForEach(group, groups)
+    {
+        const cJSON *pairs = cJSON_GetObjectItem(group, "cards");
+        std::string cards  = "all " + std::to_string(cJSON_GetArraySize(pairs));
+        if (cJSON_GetArraySize(groups) > 1) {
             cards.clear();
-            for (const auto &[one, other] : group.pairs) {
-                cards += (cards.empty() ? "" : " ") + std::to_string(one) +
-                         "-" + std::to_string(other);
+            const cJSON *pair = nullptr;
+            cJSON_ArrayForEach(pair, pairs)
+            {
+                cards += (cards.empty() ? "" : " ") +
+                         to_cell(cJSON_GetArrayItem(pair, 0)) + "-" +
+                         to_cell(cJSON_GetArrayItem(pair, 1));
             }
         }
-        text += to_line("pairs", group.name() + std::string(" for ") + cards +
-                                     ": " + group.why);
+        text +=
+            to_line("pairs", to_cell(cJSON_GetObjectItem(group, "way")) +
+                                 " for " + cards + ": " +
+                                 to_cell(cJSON_GetObjectItem(group, "why")));
     }
     return text;
 }
 
 /* --- JSON ------------------------------------------------------------------*/
+
+/* Takes over the value. */
+void add(cJSON *object, const char *name, cJSON *value)
+{
+    if (cJSON_AddItemToObject(object, name, value) == 0) {
+        throw std::bad_alloc();
+    }
+}
 
 cJSON *json(const std::string &text)
 {
@@ -118,79 +136,10 @@ cJSON *json_or_null(const std::string &text)
     return text.empty() ? cJSON_CreateNull() : json(text);
 }
 
-template <typename Number>
-cJSON *json(const std::optional<Number> &number)
-{
-    return number.has_value() ? cJSON_CreateNumber(static_cast<double>(*number))
-                              : cJSON_CreateNull();
-}
-
-/* Takes over the values. */
-cJSON *json_object(const std::vector<std::pair<const char *, cJSON *>> &members)
-{
-    cJSON *object = cJSON_CreateObject();
-    for (const auto &[name, value] : members) {
-        if (cJSON_AddItemToObject(object, name, value) == 0) {
-            throw std::bad_alloc();
-        }
-    }
-    return object;
-}
-
-template <typename List, typename Convert>
-cJSON *json_array(const List &list, Convert &&convert)
-{
-    cJSON *array = cJSON_CreateArray();
-    for (const auto &one : list) {
-        cJSON_AddItemToArray(array, convert(one));
-    }
-    return array;
-}
-
-cJSON *json_holder(const holder &one)
-{
-    return json_object({{"pid", cJSON_CreateNumber(one.pid)},
-                        {"user", cJSON_CreateNumber(one.user)},
-                        {"program", json(one.program)}});
-}
-
-cJSON *json_link(const port_link &one)
-{
-    const auto number = [&](unsigned value) {
-        return json(one.end.is_card ? std::optional(value) : std::nullopt);
-    };
-    return json_object(
-        {{"port", cJSON_CreateNumber(one.port)},
-         {"state", json_or_null(one.state)},
-         {"leads_to", json(one.end.is_card ? "card" : "nothing")},
-         {"module_id", number(one.end.module_id)},
-         {"peer_port", number(one.end.port)}});
-}
-
-cJSON *json_card(const card &one)
-{
-    return json_object({{"index", json(one.name)},
-                        {"module_id", json(one.module_id)},
-                        {"bus_id", json(one.bus_id)},
-                        {"numa_node", json(one.numa_node)},
-                        {"memory", json(one.memory)},
-                        {"free_memory", json(one.free_memory)},
-                        {"state", json(state_of(one))},
-                        {"kind", json(kind_of(one))},
-                        {"held_by", json_array(one.held_by, json_holder)},
-                        {"links", json_array(one.links, json_link)}});
-}
-
-cJSON *json_pairs(const pair_group &one)
-{
-    const auto json_pair = [](const std::pair<unsigned, unsigned> &cards) {
-        return json_array(std::array{cards.first, cards.second},
-                          cJSON_CreateNumber);
-    };
-    return json_object({{"way", json(one.name())},
-                        {"why", json(one.why)},
-                        {"cards", json_array(one.pairs, json_pair)}});
-}
+/* Where no module answers. */
+constexpr char no_answer[] =
+    R"({"usable":false,"driver":{"setting":null,"file":null},"cards":[],)"
+    R"("pairs":[]})";
 
 } // namespace
 
@@ -222,57 +171,72 @@ int print(const std::string &text, int code)
 
 std::string to_text(const report &found)
 {
-    const bool software = !found.cards.empty() && found.cards[0].software;
     std::string text;
     if (!found.cards.empty()) {
-        text = to_table(found.cards) + "\n" + to_text(found.pairs);
+        text = to_table(found) + "\n" +
+               list_pairs(cJSON_GetObjectItem(found.answer.get(), "pairs"));
     }
-    text += to_line("driver", or_none(found.driver_file) +
-                                  " (UCX_GAUDI_DRIVER=" + found.driver_setting +
-                                  ")" + (software ? ", software cards" : "")) +
-            to_line("ucx", (found.ucx.release.has_value()
-                                ? found.ucx.version + " at " + found.ucx.libucp
-                                : "none") +
-                               " (of " + found.ucx.of + ")") +
-            to_line("module", or_none(found.module) + " (installed: " +
-                                  or_none(to_text(found.installed)) + ")") +
-            to_line(found.way.c_str(),
-                    pad(found.way_state, 10) + " " + found.way_place.string());
+    text +=
+        to_line("driver",
+                or_none(found.driver_file) +
+                    (found.answer == nullptr
+                         ? ""
+                         : " (UCX_GAUDI_DRIVER=" + found.driver_setting + ")") +
+                    (found.software ? ", software cards" : "")) +
+        to_line("ucx", (found.ucx.release.has_value()
+                            ? found.ucx.version + " at " + found.ucx.libucp
+                            : "none") +
+                           " (of " + found.ucx.of + ")") +
+        to_line("module", or_none(found.module) + " (installed: " +
+                              or_none(to_text(found.installed)) + ")") +
+        to_line(found.way.c_str(),
+                pad(found.way_state, 10) + " " + found.way_place.string());
     for (const problem &one : found.missing) {
         text += "\nproblem   " + one.what + "\nfix:      " + one.fix + "\n";
     }
     return text;
 }
 
-std::string to_json(const report &found)
+std::string to_json(const report &found, bool with_holders)
 {
-    const auto json_release = [](const ucx_release &one) {
-        return json(to_string(one));
-    };
-    const auto json_problem = [](const problem &one) {
-        return json_object({{"what", json(one.what)}, {"fix", json(one.fix)}});
-    };
     const std::unique_ptr<cJSON, decltype(&cJSON_Delete)> all(
-        json_object(
-            {{"usable", cJSON_CreateBool(found.usable ? 1 : 0)},
-             {"driver",
-              json_object({{"setting", json(found.driver_setting)},
-                           {"file", json_or_null(found.driver_file)}})},
-             {"cards", json_array(found.cards, json_card)},
-             {"pairs", json_array(found.pairs, json_pairs)},
-             {"ucx", json_object({{"version", json_or_null(found.ucx.version)},
-                                  {"libucp", json_or_null(found.ucx.libucp)},
-                                  {"of", json(found.ucx.of)}})},
-             {"module", json_object({{"path", json_or_null(found.module)},
-                                     {"installed", json_array(found.installed,
-                                                              json_release)}})},
-             {"loading", json_object({{"way", json(found.way)},
-                                      {"state", json(found.way_state)},
-                                      {"path", json(found.way_place)}})},
-             {"problems", json_array(found.missing, json_problem)}}),
+        (found.answer != nullptr) ? cJSON_Duplicate(found.answer.get(), 1)
+                                  : cJSON_Parse(no_answer),
         &cJSON_Delete);
-    const std::unique_ptr<char, decltype(&cJSON_free)> text(
-        cJSON_Print(all.get()), &cJSON_free);
+    cJSON *root = all.get();
+    cJSON *card = nullptr;
+    cJSON_ArrayForEach(card, cJSON_GetObjectItem(root, "cards"))
+    {
+        if (!with_holders) {
+            cJSON_DeleteItemFromObject(card, "held_by");
+        }
+    }
+    cJSON_ReplaceItemInObject(root, "usable",
+                              cJSON_CreateBool(found.usable ? 1 : 0));
+    cJSON *ucx     = cJSON_AddObjectToObject(root, "ucx");
+    cJSON *module  = cJSON_AddObjectToObject(root, "module");
+    cJSON *loading = cJSON_AddObjectToObject(root, "loading");
+    add(ucx, "version", json_or_null(found.ucx.version));
+    add(ucx, "libucp", json_or_null(found.ucx.libucp));
+    add(ucx, "of", json(found.ucx.of));
+    add(module, "path", json_or_null(found.module));
+    cJSON *installed = cJSON_AddArrayToObject(module, "installed");
+    for (const ucx_release &one : found.installed) {
+        cJSON_AddItemToArray(installed, json(to_string(one)));
+    }
+    add(loading, "way", json(found.way));
+    add(loading, "state", json(found.way_state));
+    add(loading, "path", json(found.way_place));
+    cJSON_DeleteItemFromObject(root, "problems");
+    cJSON *wrong = cJSON_AddArrayToObject(root, "problems");
+    for (const problem &one : found.missing) {
+        cJSON *made = cJSON_CreateObject();
+        add(made, "what", json(one.what));
+        add(made, "fix", json(one.fix));
+        cJSON_AddItemToArray(wrong, made);
+    }
+    const std::unique_ptr<char, decltype(&cJSON_free)> text(cJSON_Print(root),
+                                                            &cJSON_free);
     if (text == nullptr) {
         throw std::bad_alloc();
     }

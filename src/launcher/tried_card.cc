@@ -84,15 +84,12 @@ std::string to_decimal(double value)
 
 const shim::driver &driver_of(const subject &with)
 {
-    static std::unique_ptr<shim::driver> loaded;
-    if (loaded == nullptr) {
-        report all;
-        loaded = load_driver(*with.files, *with.where, all);
-        if (loaded == nullptr) {
-            end_step(verdict::failed, all.missing.front().what, true);
-        }
+    static const shim::driver loaded(with.found->driver_file,
+                                     with.found->driver_options);
+    if (!loaded.reason().empty()) {
+        end_step(verdict::failed, loaded.reason(), true);
     }
-    return *loaded;
+    return loaded;
 }
 
 tried_card::tried_card(const subject &with, const std::string &bus_id,

@@ -8,7 +8,7 @@ The rooms from the lowest to the highest one, see docs/architecture.md:
 
     util
     hlthunk_shim: abi, library <- the interface <- hlthunk, synapse <- engine <- discovery
-                  <- ports
+                  <- ports <- report
     base:         ucx <- cards <- memory <- memory/application, transfer
     copy          ipc
     program:      what programs call, above ipc
@@ -33,6 +33,7 @@ UTIL = "src/util/"
 SHIM = "src/hlthunk_shim/"
 ABI, HLTHUNK, DISCOVERY = SHIM + "abi/", SHIM + "hlthunk/", SHIM + "discovery/"
 SYNAPSE, PORTS = SHIM + "synapse/", SHIM + "ports/"
+REPORT = SHIM + "report/"
 ENGINE, LIBRARY = SHIM + "engine/", SHIM + "library/"
 ENGINE_SEAM = ENGINE + "dma_engine.h"
 EMULATOR = "src/hlthunk_emulator/"
@@ -45,7 +46,7 @@ UCX_SEAM, CARDS, MEMORY, TRANSFER = (BASE + room for room in
                                      ("ucx/", "cards/", "memory/", "transfer/"))
 APPLICATION = MEMORY + "application/"
 
-DRIVER = [SHIM, ABI, DISCOVERY, PORTS, UTIL]
+DRIVER = [SHIM, ABI, DISCOVERY, PORTS, REPORT, UTIL]
 
 # What the files of a room may include of the project beside their own room. The
 # first room that a file is in decides; a folder means its own files only, not
@@ -64,6 +65,7 @@ ALLOWED = [
     (ENGINE, [SHIM, ABI, HLTHUNK, SYNAPSE, UTIL]),
     (DISCOVERY, [SHIM, ABI, HLTHUNK, SYNAPSE, ENGINE, UTIL]),
     (PORTS, [SHIM, ABI, HLTHUNK, LIBRARY, DISCOVERY, UTIL]),
+    (REPORT, [SHIM, ABI, HLTHUNK, DISCOVERY, PORTS, UTIL]),
     (SHIM, [ABI, HLTHUNK, ENGINE_SEAM, UTIL]),
     (UCX_SEAM, [UTIL]),
     (CARDS, [UCX_SEAM] + DRIVER),

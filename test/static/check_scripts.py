@@ -195,6 +195,19 @@ def check_failed(root):
             yield f"the list of failed tests has '{unwanted}': {output}"
 
 
+def check_help(root):
+    """Each script says how it is called, and does nothing else."""
+    for path in glob.glob("scripts/*", root_dir=root):
+        for option in ("-h", "--help"):
+            if not os.access(os.path.join(root, path), os.X_OK):
+                continue
+            result = run([os.path.join(root, path), option], env=BARE)
+            if (result.returncode != 0 or
+                    not re.search(r"^usage: ", result.stdout, re.M) or
+                    "#" in result.stdout):
+                yield f"{path} {option}: {result.stdout}"
+
+
 def check_no_network(root):
     """A machine without cmake, on which apt-get says why it failed."""
     for said in ("Err:1 x Temporary failure resolving 'x'",
@@ -223,7 +236,8 @@ def main(root):
             *check_build_needs(root),
             *check_read_only(root),
             *check_cdpath(root), *check_skips(root), *check_left_out(root),
-            *check_failed(root), *check_no_network(root)],
+            *check_failed(root), *check_help(root),
+            *check_no_network(root)],
            "the scripts let through what they should")
 
 

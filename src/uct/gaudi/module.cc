@@ -8,6 +8,7 @@
 #include "program/ucx_gaudi.h"
 #include "uct/gaudi/base/cards/card_events.h"
 #include "uct/gaudi/base/cards/card_table.h"
+#include "uct/gaudi/base/cards/report.h"
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/memory/registration_cache.h"
 #include "uct/gaudi/base/ucx/config.h"
@@ -17,6 +18,8 @@
 #include "uct/gaudi/base/ucx/topology.h"
 #include "uct/gaudi/copy/copy_md.h"
 #include "uct/gaudi/ipc/ipc_md.h"
+
+#include <cstdio>
 
 #include <dlfcn.h>
 
@@ -66,14 +69,16 @@ __attribute__((constructor)) void module_init()
 
 } // namespace
 
-/* Asked by `ucx-gaudi info`: whether UCX has the components. */
-extern "C" [[gnu::visibility("default")]] int uct_gaudi_is_registered()
+/* Asked by `ucx-gaudi info`: prints the report in a line.
+ * @return Whether UCX has the components. */
+extern "C" [[gnu::visibility("default")]] int uct_gaudi_report()
 {
+    (void)gaudi::base::guarded([] {
+        if (registered) {
+            std::puts(gaudi::shim::to_json(gaudi::base::make_report()).c_str());
+            std::fflush(stdout);
+        }
+        return UCS_OK;
+    });
     return registered ? 1 : 0;
-}
-
-/* Asked by it, too: it reads none of UCX's files. */
-extern "C" [[gnu::visibility("default")]] void uct_gaudi_print_settings()
-{
-    gaudi::base::print_settings();
 }

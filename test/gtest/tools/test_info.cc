@@ -316,6 +316,31 @@ TEST_F(info, has_what_configuration_files_of_ucx_set)
                    "UCX_GAUDI_ENGINE=steam", "setting");
 }
 
+TEST_F(info, has_settings_as_the_module_has_read_them)
+{
+    const scratch_directory files;
+    (void)files.file("ucx.conf", "UCX_GAUDI_CARD_KIND=Gaudi3\n");
+    const parsed_json all(
+        look({"--emulate", "--json"},
+             {{"UCX_CONFIG_DIR", files.path("")}, {"UCX_GAUDI_ENGINE", "CS"}})
+            .output);
+    EXPECT_EQ("\"cs\"", all.at({"driver", "engine"}));
+    EXPECT_EQ("\"gaudi3\"", all.at({"driver", "card_kind"}));
+}
+
+TEST_F(info, lists_no_cards_where_no_module_answers)
+{
+    scratch_directory files;
+    (void)files.file("libucp.so.0", "no library");
+    const parsed_json all(
+        look({"--emulate", "--json"}, {{"LD_LIBRARY_PATH", files.path(".")}})
+            .output);
+    EXPECT_EQ("false", all.at({"usable"}));
+    EXPECT_EQ("null", all.at({"driver", "setting"}));
+    EXPECT_EQ("[]", all.at({"cards"}));
+    EXPECT_THAT(all.at({"problems"}), HasSubstr("no UCX"));
+}
+
 TEST_F(info, finds_protocols_that_cannot_be_used)
 {
     GAUDI_NEEDS(cards_without_framework);

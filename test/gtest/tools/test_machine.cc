@@ -50,8 +50,6 @@ protected:
              {where.dev, where.proc, where.sys}) {
             fs::create_directories(directory);
         }
-        /* As test programs have them. */
-        unsetenv("UCX_GAUDI_IPC_ROUTES");
     }
 
     void make(const std::string &name, const std::string &text)
@@ -97,18 +95,18 @@ protected:
         return found;
     }
 
-    [[nodiscard]] launcher::report cards_of(const shim::driver &driver) const
+    [[nodiscard]] shim::report cards_of(const shim::driver &driver) const
     {
-        launcher::report found;
-        launcher::add_cards(driver, where, found);
+        shim::report found;
+        shim::add_cards(driver, where, found);
         return found;
     }
 
     [[nodiscard]] std::string missing_with(const char *driver) const;
 
-    static launcher::report box(unsigned cards)
+    static shim::report box(unsigned cards)
     {
-        launcher::report found;
+        shim::report found;
         for (unsigned i = 0; i < cards; ++i) {
             found.cards.emplace_back();
             found.cards[i].name      = i;
@@ -119,9 +117,9 @@ protected:
     }
 
     /* A link of a card to another one. */
-    static launcher::port_link link_to(unsigned card, bool is_up = true)
+    static gaudi::shim::port_link link_to(unsigned card, bool is_up = true)
     {
-        launcher::port_link made;
+        gaudi::shim::port_link made;
         made.is_up = is_up;
         made.state = is_up ? "LinkUp" : "Polling";
         made.end   = {true, card, 0};
@@ -129,11 +127,13 @@ protected:
     }
 
     /* What is shown of the ways between the cards of a box. */
-    static std::string pairs(launcher::report found)
+    static std::string pairs(shim::report found,
+                             const std::string &routes = shim::default_routes)
     {
-        launcher::add_pairs(found);
-        found.cards.resize(1);
-        const std::string text = launcher::to_text(found);
+        EXPECT_TRUE(shim::add_pairs(routes, found));
+        launcher::report shown;
+        launcher::read_answer(shim::to_json(found), shown);
+        const std::string text = launcher::to_text(shown);
         const size_t begin     = text.find("\npairs ") + 1;
         return (begin == 0) ? ""
                             : text.substr(begin, text.find("\ndriver ", begin) +
@@ -172,27 +172,26 @@ TEST_F(made_up_machine, finds_the_processes_that_hold_nodes)
     make_process(32, "listing", {"/dev/accel/accel_controlD3"});
     make("proc/self/comm", "no process");
 
-    const launcher::holders found = launcher::find_holders("", where.proc);
-    const launcher::holders emulated =
-        launcher::find_holders(own_dev, where.proc);
+    const shim::holders found    = shim::find_holders("", where.proc);
+    const shim::holders emulated = shim::find_holders(own_dev, where.proc);
     EXPECT_EQ("pid 17 (trainer), pid 30 (helper)",
-              launcher::describe(found.at("/dev/accel/accel3")));
-    EXPECT_EQ("pid 4 (old?one)", launcher::describe(found.at("/dev/hl0")));
+              shim::describe(found.at("/dev/accel/accel3")));
+    EXPECT_EQ("pid 4 (old?one)", shim::describe(found.at("/dev/hl0")));
     EXPECT_EQ("pid 31 (emulating)",
-              launcher::describe(
+              shim::describe(
                   emulated.at("/memfd:hlthunk-emu/a/box/accel2 (deleted)")));
     EXPECT_EQ(geteuid(), found.at("/dev/hl0").at(0).user);
     EXPECT_EQ(0u, found.count("/dev/null"));
-    EXPECT_EQ(0u, launcher::find_holders("", files.path("no-proc")).size());
+    EXPECT_EQ(0u, shim::find_holders("", files.path("no-proc")).size());
 }
 
 TEST_F(made_up_machine, tells_whose_a_card_is)
 {
-    using launcher::card_state;
-    using launcher::find_state;
+    using shim::card_state;
+    using shim::find_state;
 
-    const std::vector<launcher::holder> mine   = {{5, 1000, "a"}};
-    const std::vector<launcher::holder> theirs = {{6, 1001, "b"}};
+    const std::vector<shim::holder> mine   = {{5, 1000, "a"}};
+    const std::vector<shim::holder> theirs = {{6, 1001, "b"}};
     EXPECT_EQ(card_state::free, find_state(false, {}, 1000));
     EXPECT_EQ(card_state::busy, find_state(true, {}, 1000));
     EXPECT_EQ(card_state::unknown, find_state(std::nullopt, {}, 1000));
@@ -211,10 +210,10 @@ TEST_F(made_up_machine, shows_cards_with_their_holders_and_numa_nodes)
     make("sys/bus/pci/devices/00ff:19:00.0/numa_node", "1\n");
     make_process(17, "trainer", {"/dev/accel/accel0"});
 
-    const launcher::report list = cards_of(driver);
+    const shim::report list = cards_of(driver);
     ASSERT_EQ(1u, list.cards.size());
-    EXPECT_EQ(launcher::card_state::ours, list.cards[0].state);
-    EXPECT_EQ("pid 17 (trainer)", launcher::describe(list.cards[0].held_by));
+    EXPECT_EQ(shim::card_state::ours, list.cards[0].state);
+    EXPECT_EQ("pid 17 (trainer)", shim::describe(list.cards[0].held_by));
     EXPECT_EQ(1u, list.cards[0].numa_node);
     EXPECT_TRUE(list.cards[0].usable);
     EXPECT_EQ(0u, list.missing.size());
@@ -224,7 +223,7 @@ TEST_F(made_up_machine, does_not_count_on_a_card_whose_node_is_closed)
 {
     make("dev/accel", ""); /* closed to root, too */
     const shim::driver driver(fake_driver);
-    const launcher::report list = cards_of(driver);
+    const shim::report list = cards_of(driver);
     ASSERT_EQ(1u, list.cards.size());
     EXPECT_FALSE(list.cards[0].usable);
 }
@@ -275,8 +274,6 @@ TEST_F(made_up_machine, is_explained_without_a_library_or_a_node)
                     ContainsRegex("1 Gaudi card.*\n.*modprobe habanalabs"));
     }
     make_node("dev/accel/accel0", 0666);
-    EXPECT_THAT(missing_with("auto"),
-                ContainsRegex("libhl-thunk\\.so.*\ninstall"));
     const scoped_variable none("FAKE_CARDS", "0");
     EXPECT_THAT(missing_with(fake_driver), ContainsRegex("no card\n.*dmesg"));
 }
@@ -291,7 +288,7 @@ TEST_F(made_up_machine, is_told_that_its_iommu_translates)
     make(function + "19:00.0/iommu_group/type", "DMA\n");
     make(function + "1a:00.0/iommu_group/type", "identity\n");
     make(function + "1b:00.0/iommu_group/type", "DMA\n");
-    const launcher::report list = cards_of(driver);
+    const shim::report list = cards_of(driver);
     EXPECT_THAT(all_text(list.missing),
                 ContainsRegex("card 0 \\(00ff:19:00.0\\), 2 "
                               "\\(00ff:1b:00.0\\).*IOMMU.*\n.*iommu=pt"));
@@ -303,17 +300,17 @@ TEST_F(made_up_machine, shows_pairs_that_differ_in_lines)
 {
     EXPECT_THAT(pairs(box(8)), HasSubstr("host for all 28"));
     EXPECT_EQ("", pairs(box(1)));
-    launcher::report found = box(3);
-    found.cards[0].links   = {link_to(2)};
-    found.cards[1].links   = {link_to(0)};
+    shim::report found   = box(3);
+    found.cards[0].links = {link_to(2)};
+    found.cards[1].links = {link_to(0)};
     EXPECT_THAT(pairs(found), ContainsRegex("pairs     host for 0-1 1-2: .*\n"
                                             "pairs     ports for 0-2: "));
 }
 
 TEST_F(made_up_machine, takes_the_ways_that_the_setting_names)
 {
-    launcher::report linked = box(2);
-    linked.cards[0].links   = {link_to(1)};
+    shim::report linked   = box(2);
+    linked.cards[0].links = {link_to(1)};
     struct {
         const char *setting;
         const char *with_links;
@@ -324,22 +321,21 @@ TEST_F(made_up_machine, takes_the_ways_that_the_setting_names)
                        {"ports", "ports", "none"}};
     for (const auto &each : cases) {
         SCOPED_TRACE(each.setting);
-        const scoped_variable order("UCX_GAUDI_IPC_ROUTES", each.setting);
-        EXPECT_THAT(pairs(linked),
+        EXPECT_THAT(pairs(linked, each.setting),
                     HasSubstr(std::string(each.with_links) + " for all 1"));
-        EXPECT_THAT(pairs(box(2)),
+        EXPECT_THAT(pairs(box(2), each.setting),
                     HasSubstr(std::string(each.without) + " for all 1"));
     }
 }
 
 TEST_F(made_up_machine, takes_ports_where_a_link_is_up)
 {
-    launcher::report found = box(3);
-    found.cards[0].links   = {link_to(1), link_to(1, false), link_to(1),
-                              link_to(2, false)};
-    found.cards[1].links   = {link_to(0)};
-    const auto ways        = [](launcher::report of) {
-        launcher::add_pairs(of);
+    shim::report found   = box(3);
+    found.cards[0].links = {link_to(1), link_to(1, false), link_to(1),
+                            link_to(2, false)};
+    found.cards[1].links = {link_to(0)};
+    const auto ways      = [](shim::report of) {
+        EXPECT_TRUE(shim::add_pairs(shim::default_routes, of));
         std::vector<std::string> names;
         for (const auto &pair : of.pairs) {
             names.emplace_back(pair.name());
@@ -355,9 +351,9 @@ TEST_F(made_up_machine, takes_ports_where_a_link_is_up)
 
 TEST_F(made_up_machine, leaves_out_pairs_of_hidden_cards)
 {
-    launcher::report found = box(3);
+    shim::report found = box(3);
     found.cards[1].name.reset();
-    launcher::add_pairs(found);
+    EXPECT_TRUE(shim::add_pairs(shim::default_routes, found));
     ASSERT_EQ(1u, found.pairs.size());
     EXPECT_THAT(found.pairs[0].pairs,
                 ::testing::ElementsAre(std::pair{0u, 2u}));

@@ -27,6 +27,9 @@ namespace {
 /* Whether a machine that nobody named a driver for has something to drive. */
 bool has_card = true;
 
+/* Set while it is loaded. */
+shim::problem failed;
+
 /* Something of this module, whose address tells its file. */
 constexpr char anchor = 0;
 
@@ -64,6 +67,16 @@ shim::driver_options options()
                                                       : HLTHUNK_DEVICE_INVALID};
 }
 
+const char *how_to_have_it(const std::string &wanted)
+{
+    return (wanted == "emulator") ? shim::install_emulator
+           : (wanted.find('/') != wanted.npos)
+               ? "set UCX_GAUDI_DRIVER to the path of a libhl-thunk.so"
+               : "install the vendor's libhl-thunk.so, put its directory "
+                 "(usually /usr/lib/habanalabs) into LD_LIBRARY_PATH, or set "
+                 "UCX_GAUDI_DRIVER to its path";
+}
+
 std::unique_ptr<const shim::driver> load()
 {
     if (!is_config_valid()) {
@@ -86,17 +99,22 @@ std::unique_ptr<const shim::driver> load()
         return nullptr;
     }
     if (choice.result == shim::driver_choice::outcome::invalid) {
-        ucs_error("UCX_GAUDI_DRIVER=%s is not %s",
-                  util::to_printable(wanted).c_str(), shim::driver_syntax);
+        failed = {"UCX_GAUDI_DRIVER=" + util::to_printable(wanted) +
+                      " is not " + shim::driver_syntax,
+                  "set it to one of these, or unset it"};
+        ucs_error("%s (%s)", failed.what.c_str(), failed.fix.c_str());
         return nullptr;
     }
 
     warn_by_ucx();
     auto opened = std::make_unique<shim::driver>(choice.path, options());
     if (!opened->reason().empty()) {
+        failed = {"the driver library cannot be used: " +
+                      util::to_printable(opened->reason()),
+                  how_to_have_it(wanted)};
         ucs_error("gaudi: the driver library cannot be used "
-                  "(UCX_GAUDI_DRIVER=%s): %s",
-                  wanted.c_str(), opened->reason().c_str());
+                  "(UCX_GAUDI_DRIVER=%s): %s (%s)",
+                  wanted.c_str(), opened->reason().c_str(), failed.fix.c_str());
         return nullptr;
     }
     ucs_debug("gaudi: driver library %s", choice.path.c_str());
@@ -109,6 +127,11 @@ std::unique_ptr<const shim::driver> load()
 const shim::driver *driver()
 {
     return loaded.get(load).get();
+}
+
+const shim::problem &driver_problem()
+{
+    return failed;
 }
 
 std::string why_no_driver()

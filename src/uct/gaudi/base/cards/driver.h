@@ -5,6 +5,7 @@
 #pragma once
 
 #include "hlthunk_shim/discovery/driver.h"
+#include "hlthunk_shim/report/report.h"
 
 #include <cstdint>
 #include <string>
@@ -19,6 +20,10 @@ const shim::driver *driver();
 /** Why there is none, for those who ask for Gaudi memory; empty when the log
  *  has it. */
 std::string why_no_driver();
+
+/** Why the first call of @ref driver found none although one was asked for, or
+ *  a card is there; empty: neither, or it did. */
+const shim::problem &driver_problem();
 
 /** Names the box of cards that this process is in: the same number in all
  *  processes of one running system whose cards may reach each other. Any

@@ -138,23 +138,6 @@ ucs_log_func_rc_t name_invalid_value(const char *, unsigned, const char *,
     return UCS_LOG_FUNC_RC_STOP;
 }
 
-/* UCX 1.19 and later take a filter. */
-template <typename List>
-void print_all(List &tables)
-{
-    const auto flags = UCS_CONFIG_PRINT_CONFIG;
-    if constexpr (requires {
-                      ucs_config_parser_print_all_opts(
-                          stdout, UCS_DEFAULT_ENV_PREFIX, flags, &tables);
-                  }) {
-        ucs_config_parser_print_all_opts(stdout, UCS_DEFAULT_ENV_PREFIX, flags,
-                                         &tables);
-    } else {
-        ucs_config_parser_print_all_opts(stdout, UCS_DEFAULT_ENV_PREFIX, flags,
-                                         &tables, nullptr);
-    }
-}
-
 } // namespace
 
 /* @return Whether all values are valid; else those that are not have been
@@ -211,9 +194,14 @@ void mark_variables_used(ucs_config_global_list_entry_t &table)
     }
 }
 
-void print_settings()
+const char *name_of_engine()
 {
-    print_all(ucs_config_global_list);
+    return engines[config().engine];
+}
+
+const char *name_of_card_kind()
+{
+    return kinds[config().card_kind];
 }
 
 const global_config &config()

@@ -74,16 +74,16 @@ const char *memory_type_at_load();
  *  that cannot be parsed are left for when it parses them itself. */
 void mark_variables_used(ucs_config_global_list_entry_t &table);
 
-/** Print the variables of all of UCX's tables, NAME=VALUE in a line each,
- *  environment and configuration files alike. */
-void print_settings();
-
 /** The values, from the first call on. One that cannot be parsed, which was
  *  logged, has its default. Any thread. */
 const global_config &config();
 
 /** Whether all values could be parsed: else there are no cards. */
 bool is_config_valid();
+
+/** As UCX_GAUDI_ENGINE and UCX_GAUDI_CARD_KIND name what was chosen. */
+const char *name_of_engine();
+const char *name_of_card_kind();
 
 /** Whether a bandwidth that UCX has parsed is "auto". */
 bool is_auto_bandwidth(double bandwidth);

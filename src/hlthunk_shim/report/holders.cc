@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "launcher/holders.h"
+#include "hlthunk_shim/report/holders.h"
 
 #include "hlthunk_shim/discovery/open_nodes.h"
 #include "util/text.h"
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace launcher {
+namespace gaudi::shim {
 
 namespace fs = std::filesystem;
 
@@ -22,10 +22,9 @@ std::vector<std::string> compute_files(const std::string &dev, unsigned number)
 holders find_holders(const std::string &own_dev, const std::string &proc)
 {
     std::vector<pid_t> pids;
-    for (const fs::path &entry : gaudi::util::list_folder(proc)) {
-        const auto number =
-            gaudi::util::parse_number(entry.filename().native());
-        const auto pid = static_cast<pid_t>(number.value_or(0));
+    for (const fs::path &entry : util::list_folder(proc)) {
+        const auto number = util::parse_number(entry.filename().native());
+        const auto pid    = static_cast<pid_t>(number.value_or(0));
         if (number.has_value() && (pid != getpid())) {
             pids.push_back(pid);
         }
@@ -35,17 +34,15 @@ holders find_holders(const std::string &own_dev, const std::string &proc)
     holders found;
     for (const pid_t pid : pids) {
         const fs::path process = fs::path(proc) / std::to_string(pid);
-        gaudi::shim::visit_open_nodes(
-            process, own_dev, [&](int, const std::string &path) {
-                std::vector<holder> &of_card = found[path];
-                struct stat info;
-                if ((of_card.empty() || (of_card.back().pid != pid)) &&
-                    (stat(process.c_str(), &info) == 0)) {
-                    of_card.push_back(
-                        {pid, info.st_uid,
-                         gaudi::util::first_line(process / "comm")});
-                }
-            });
+        visit_open_nodes(process, own_dev, [&](int, const std::string &path) {
+            std::vector<holder> &of_card = found[path];
+            struct stat info;
+            if ((of_card.empty() || (of_card.back().pid != pid)) &&
+                (stat(process.c_str(), &info) == 0)) {
+                of_card.push_back(
+                    {pid, info.st_uid, util::first_line(process / "comm")});
+            }
+        });
     }
     return found;
 }
@@ -53,11 +50,10 @@ holders find_holders(const std::string &own_dev, const std::string &proc)
 std::vector<holder> holders_of(const holders &all, const std::string &own_dev,
                                unsigned number)
 {
-    const auto names =
-        own_dev.empty()
-            ? compute_files("/dev", number)
-            : std::vector{own_dev + "/accel" + std::to_string(number) +
-                          std::string(gaudi::shim::deleted_file)};
+    const auto names = own_dev.empty() ? compute_files("/dev", number)
+                                       : std::vector{own_dev + "/accel" +
+                                                     std::to_string(number) +
+                                                     std::string(deleted_file)};
     for (const std::string &name : names) {
         const auto found = all.find(name);
         if (found != all.end()) {
@@ -76,9 +72,9 @@ std::string describe(const std::vector<holder> &all)
     for (const holder &one : all) {
         text += text.empty() ? "pid " : ", pid ";
         text += std::to_string(one.pid) + " (" +
-                gaudi::util::to_printable(one.program) + ")";
+                util::to_printable(one.program) + ")";
     }
     return text;
 }
 
-} // namespace launcher
+} // namespace gaudi::shim

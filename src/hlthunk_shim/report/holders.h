@@ -8,7 +8,7 @@
 
 #include <sys/types.h>
 
-namespace launcher {
+namespace gaudi::shim {
 
 /** What the compute node of a card can be called.
  *  @param dev     Where device files are.
@@ -44,4 +44,4 @@ std::vector<holder> holders_of(const holders &all, const std::string &own_dev,
  *  line. */
 std::string describe(const std::vector<holder> &all);
 
-} // namespace launcher
+} // namespace gaudi::shim

@@ -4,25 +4,22 @@
 
 #include "hlthunk_shim/ports/links.h"
 #include "hlthunk_shim/ports/verbs_library.h"
-#include "launcher/info.h"
+#include "hlthunk_shim/report/report.h"
 #include "util/text.h"
 
 #include <algorithm>
 #include <filesystem>
 
-namespace launcher {
+namespace gaudi::shim {
 
 namespace {
 
-namespace shim = gaudi::shim;
-using shim::wire;
-
-constexpr char routes[] = "UCX_GAUDI_IPC_ROUTES";
+constexpr char variable[] = "UCX_GAUDI_IPC_ROUTES";
 
 /* Whether ports lead from one card to another one, and why. Who has them when
  * that is wanted, nobody knows now. */
-bool have_links(const card &own, const card &peer, const std::string &no_ports,
-                std::string &why_p)
+bool have_links(const reported_card &own, const reported_card &peer,
+                const std::string &no_ports, std::string &why_p)
 {
     unsigned all = 0;
     unsigned up  = 0;
@@ -45,14 +42,15 @@ bool have_links(const card &own, const card &peer, const std::string &no_ports,
 }
 
 /* The first way that is there. */
-pair_group choose(const std::vector<wire> &order, const card &own,
-                  const card &peer, const std::string &no_ports)
+pair_group choose(const std::vector<wire> &order, const reported_card &own,
+                  const reported_card &peer, const std::string &no_ports)
 {
     std::string why;
     for (const wire one : order) {
         if (one == wire::host) {
-            return {
-                {}, one, why.empty() ? std::string("first in ") + routes : why};
+            return {{},
+                    one,
+                    why.empty() ? std::string("first in ") + variable : why};
         }
         if (have_links(own, peer, no_ports, why)) {
             return {{}, one, why};
@@ -62,22 +60,22 @@ pair_group choose(const std::vector<wire> &order, const card &own,
 }
 
 /* The ports that are enabled, as sysfs shows them. */
-std::vector<port_link> list_links(const shim::card_ports &of,
-                                  const std::string &sys, unsigned number)
+std::vector<port_link> list_links(const card_ports &of, const std::string &sys,
+                                  unsigned number)
 {
     std::vector<port_link> links;
-    for (unsigned port = 0; port < shim::ports_of_card; ++port) {
+    for (unsigned port = 0; port < ports_of_card; ++port) {
         port_link link;
         link.port   = port;
-        link.number = shim::verbs_port(of.enabled, port);
+        link.number = verbs_port(of.enabled, port);
         if (link.number == 0) {
             continue;
         }
         /* As in "5: LinkUp". */
         const auto folder = std::filesystem::path(sys) / "class/infiniband" /
-                            shim::verbs_device(number) / "ports" /
+                            verbs_device(number) / "ports" /
                             std::to_string(link.number);
-        const std::string text = gaudi::util::first_line(folder / "phys_state");
+        const std::string text = util::first_line(folder / "phys_state");
         const size_t name      = text.find(": ");
         link.state = (name != text.npos) ? text.substr(name + 2) : text;
         link.is_up = (link.state == "LinkUp");
@@ -91,12 +89,12 @@ std::vector<port_link> list_links(const shim::card_ports &of,
 
 } // namespace
 
-void add_links(const shim::driver &driver, report &all)
+void add_links(const driver &of, report &all)
 {
-    const shim::library &lib = driver.lib();
-    const shim::verbs_library verbs(lib);
+    const library &lib = of.lib();
+    const verbs_library verbs(lib);
     all.no_ports = verbs.reason();
-    for (card &one : all.cards) {
+    for (reported_card &one : all.cards) {
         hlthunk_hw_ip_info info{};
         const int fd =
             lib.hlthunk_open_control(static_cast<int>(one.number), nullptr);
@@ -104,31 +102,28 @@ void add_links(const shim::driver &driver, report &all)
             continue;
         }
         if (lib.hlthunk_get_hw_ip_info(fd, &info) == 0) {
-            const shim::card_ports ports = shim::find_ports(info);
-            one.port_map = ports.no_map.empty() ? ports.map.name : "";
-            one.no_map   = (info.nic_ports_mask != 0) ? ports.no_map : "";
-            one.links    = list_links(ports, all.sys, one.number);
+            const card_ports ports = find_ports(info);
+            one.port_map           = ports.no_map.empty() ? ports.map.name : "";
+            one.no_map = (info.nic_ports_mask != 0) ? ports.no_map : "";
+            one.links  = list_links(ports, all.sys, one.number);
         }
         lib.hlthunk_close(fd);
-        const std::string device = shim::verbs_device(one.number);
+        const std::string device = verbs_device(one.number);
         if (all.no_ports.empty() && !verbs.has_device(device)) {
             all.no_ports = "there is no verbs device " + device;
         }
     }
 }
 
-void add_pairs(report &all)
+bool add_pairs(const std::string &routes, report &all)
 {
     std::vector<wire> order;
-    const std::string setting = get_variable(routes);
-    const std::string fault   = shim::parse_routes(
-          setting.empty() ? shim::default_routes : setting, order);
+    const std::string fault = parse_routes(routes, order);
     if (!fault.empty()) {
-        all.missing.push_back(
-            {to_printable(std::string(routes) + "=" + setting + ": " + fault),
-             "correct this variable, or unset it"});
-        all.usable = false;
-        return;
+        all.missing.push_back({util::to_printable(std::string(variable) + "=" +
+                                                  routes + ": " + fault),
+                               "correct this variable, or unset it"});
+        return false;
     }
     for (auto own = all.cards.begin(); own != all.cards.end(); ++own) {
         for (auto peer = own + 1; peer != all.cards.end(); ++peer) {
@@ -145,6 +140,7 @@ void add_pairs(report &all)
             same->pairs.emplace_back(*own->name, *peer->name);
         }
     }
+    return true;
 }
 
-} // namespace launcher
+} // namespace gaudi::shim
