@@ -376,8 +376,10 @@ constinit util::child_mutex box::turn::threads_;
 
 box::turn::turn(const box &of) : box_(of)
 {
-    wait_for_lock(of.fd_.get(), traffic_byte);
-    if (std::exchange(of.state().is_changing, true)) {
+    const int error = wait_for_lock(of.fd_.get(), traffic_byte);
+    if (error != 0) {
+        log("no turn at the timing of the box: %s", std::strerror(-error));
+    } else if (of.state().is_changing.exchange(true)) {
         /* Killed in here: the flows may be half changed. Jobs whose flows are
          * unknown have ended. */
         of.state().all.erase_if([](const flow &) { return true; });

@@ -48,7 +48,7 @@ struct box_state {
     char settings[4096]; /**< as settings_of_box() has them */
     std::array<std::atomic<uint64_t>, max_cards> free_memory; /**< bytes, of
                                                           cards that are open */
-    bool is_changing; /**< somebody has his turn at what follows */
+    std::atomic<bool> is_changing; /**< somebody has his turn at what follows */
     model_time looked_for_dead;
     traffic all;
 };

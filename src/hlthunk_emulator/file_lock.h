@@ -36,11 +36,16 @@ inline int set_lock(int fd, short type, off_t start, off_t length = 1)
     return ((errno == EAGAIN) || (errno == EACCES)) ? -EBUSY : -errno;
 }
 
-/** Take a lock, however long another opening has it. */
-inline void wait_for_lock(int fd, off_t start)
+/** Take a lock, however long another opening has it. @return 0 or -errno. */
+[[nodiscard]] inline int wait_for_lock(int fd, off_t start)
 {
     flock lock = detail::lock_of(F_WRLCK, start, 1);
-    while ((fcntl(fd, F_OFD_SETLKW, &lock) != 0) && (errno == EINTR)) {}
+    while (fcntl(fd, F_OFD_SETLKW, &lock) != 0) {
+        if (errno != EINTR) {
+            return -errno;
+        }
+    }
+    return 0;
 }
 
 /** Whether another opening has a lock, of whatever type. */

@@ -171,6 +171,10 @@ problems have_answer(const machine &where, report &all)
         try_in_child([&] { return ask_module(all); }, &printed);
     if (why.empty()) {
         read_answer(printed, all);
+        if (all.answer == nullptr) {
+            return {{"the module for " + all.ucx.name() + " gave no answer",
+                     "install or build ucx-gaudi again (" + all.module + ")"}};
+        }
         if (all.cards.empty() && all.missing.empty()) {
             explain_no_card(where, all);
         }

@@ -138,7 +138,8 @@ cJSON *json_or_null(const std::string &text)
 
 /* Where no module answers. */
 constexpr char no_answer[] =
-    R"({"usable":false,"driver":{"setting":null,"file":null},"cards":[],)"
+    R"({"usable":false,"driver":{"setting":null,"file":null,"engine":null,)"
+    R"("card_kind":null,"software":false,"sysfs":null},"cards":[],)"
     R"("pairs":[]})";
 
 } // namespace

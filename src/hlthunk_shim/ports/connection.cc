@@ -290,7 +290,7 @@ void connection::finish(link &on, int status)
     }
 }
 
-/* The card may have ended its entries, and not know that it was asked. */
+/* The card may have completed the writes without reporting them. */
 void connection::repeat(link &on)
 {
     on.has_repeated   = true;

@@ -446,11 +446,12 @@ void port::note_completion(const cq_entry &found)
         ++with_.changes;
     } else {
         if (may_need_both()) { /* else it would not have come, or not first */
-            with_.asks =
-                (get<both>(of.send[(before + ended - 1) % queue_places],
-                           send_wqe::completion) == 0)
-                    ? asking::by_receive
-                    : asking::by_both;
+            asking first = asking::tried;
+            (void)with_.asks.compare_exchange_strong(
+                first, (get<both>(of.send[(before + ended - 1) % queue_places],
+                                  send_wqe::completion) == 0)
+                           ? asking::by_receive
+                           : asking::by_both);
         }
         of.completed.store(before + ended, std::memory_order_release);
     }

@@ -70,15 +70,14 @@ __attribute__((constructor)) void module_init()
 } // namespace
 
 /* Asked by `ucx-gaudi info`: prints the report in a line.
- * @return Whether UCX has the components. */
+ * @return Whether UCX has the components, and it was printed. */
 extern "C" [[gnu::visibility("default")]] int uct_gaudi_report()
 {
-    (void)gaudi::base::guarded([] {
-        if (registered) {
-            std::puts(gaudi::shim::to_json(gaudi::base::make_report()).c_str());
-            std::fflush(stdout);
-        }
-        return UCS_OK;
-    });
-    return registered ? 1 : 0;
+    const auto print = [] {
+        /* A line of its own, whatever others have printed. */
+        std::printf("\n%s\n",
+                    gaudi::shim::to_json(gaudi::base::make_report()).c_str());
+        return (std::fflush(stdout) == 0) ? UCS_OK : UCS_ERR_IO_ERROR;
+    };
+    return (registered && (gaudi::base::guarded(print) == UCS_OK)) ? 1 : 0;
 }

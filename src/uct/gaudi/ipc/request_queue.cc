@@ -217,8 +217,13 @@ bool request_queue::arm()
 {
     link_->control().client_sleeps.store(1);
     for (uint64_t next = taken_; next < posted_; ++next) {
-        if (!is_taken(next) && has_ended(next)) {
-            return false;
+        if (!is_taken(next)) {
+            if (has_ended(next)) {
+                return false;
+            }
+            if (taken_ >= writes_) { /* as poll looks */
+                break;
+            }
         }
     }
     return !is_over();

@@ -7,7 +7,8 @@
  * Two locks: the control lock for the lists of links and interfaces, and the
  * serve lock for requests and the engine, which is taken first. A slow call of
  * the driver for one client delays requests of others, and what the thread
- * reads from sockets: bells and new links, not messages to who polls.
+ * reads from sockets: bells and new links, not messages to an interface that
+ * polls.
  */
 #pragma once
 
