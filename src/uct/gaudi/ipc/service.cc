@@ -36,13 +36,8 @@ constexpr uint64_t most_bytes_in_turn = 1 << 20;
 constexpr std::chrono::microseconds idle_time{50};
 /* Of serving between two looks at the sockets. */
 constexpr std::chrono::microseconds look_time{20};
-/* How long the thread leaves requests to interfaces that serve them, and how
- * often they have to look for some meanwhile: those of a program that sleeps
- * between two calls of progress do not. The thread then serves for a while,
- * too. */
-constexpr int trust_ms         = 1;
-constexpr unsigned least_looks = 32;
-constexpr std::chrono::milliseconds distrust_time{20};
+/* How long the thread leaves requests to interfaces that serve them. */
+constexpr int trust_ms = 1;
 /* How long a peer may take to give up a key. */
 constexpr std::chrono::milliseconds revoke_timeout{100};
 /* Links of other processes to this one. */
@@ -619,8 +614,6 @@ unsigned service::progress()
     if (!guard.owns_lock()) {
         return 0;
     }
-    self.looks_.store(self.looks_.load(std::memory_order_relaxed) + 1,
-                      std::memory_order_relaxed);
     const unsigned count = self.serve();
     if (count > 0) {
         self.helped_.fetch_add(1, std::memory_order_relaxed);
@@ -634,21 +627,11 @@ void service::run()
     unsigned helped = 0;
     clock::time_point worked;
     clock::time_point looked;
-    clock::time_point trusts_from;
     for (;;) {
         const unsigned now = helped_.load(std::memory_order_relaxed);
-        if ((now != std::exchange(helped, now)) && (worked >= trusts_from)) {
-            const auto trusted    = clock::now();
-            const unsigned before = looks_.load(std::memory_order_relaxed);
-            if (!handle_events(trust_ms)) {
-                worked = clock::now();
-                if ((looks_.load(std::memory_order_relaxed) - before <
-                     least_looks) &&
-                    (worked - trusted >= std::chrono::milliseconds(trust_ms))) {
-                    trusts_from = worked + distrust_time;
-                }
-                continue;
-            }
+        if ((now != std::exchange(helped, now)) && !handle_events(trust_ms)) {
+            worked = clock::now();
+            continue;
         }
         unsigned count;
         {

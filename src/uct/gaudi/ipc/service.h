@@ -109,8 +109,7 @@ private:
     std::unique_ptr<session> session_; /* since a request or ports */
 
     std::atomic<bool> any_clients_{false};
-    std::atomic<unsigned> looks_{0};  /* times that interfaces looked, */
-    std::atomic<unsigned> helped_{0}; /* and had something to serve */
+    std::atomic<unsigned> helped_{0}; /* times that interfaces served */
 
     /* --- the thread's --- */
     bool request_bell_ = false;
