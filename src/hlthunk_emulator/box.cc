@@ -255,17 +255,17 @@ int box::join()
     static constinit util::child_mutex joining;
     const std::lock_guard<util::child_mutex> guard(joining);
     close_inherited_turn();
-    const util::unique_fd turn(
+    const util::unique_fd mine(
         wait_while_busy(longest_turn, [] { return take_name("turn"); }));
-    const util::closed_in_children not_the_childs(turn.get());
+    const util::closed_in_children not_the_childs(mine.get());
     const std::string name = "hlthunk-emu/" + box_name() + "/box";
     fd_                    = find_file(name);
     const bool is_found    = static_cast<bool>(fd_);
-    if (!is_found && !turn) {
+    if (!is_found && !mine) {
         log("box '%s': somebody has been joining it for %ld s (a folder as "
             "HLTHUNK_EMU_NODE is a box of its own)",
             get_settings().node.c_str(), long{longest_turn.count()});
-        return turn.get();
+        return mine.get();
     }
     if (!is_found) {
         fd_ = util::make_lasting_file(name.c_str(), box_bytes);
