@@ -94,6 +94,7 @@ foreach(test "gaudi_gtest_emu emu_port_processes.*"
     "gaudi_gtest_uct over/interruptions.*/ports_*"
     "gaudi_gtest_uct over/killed_peers.*/ports" "gaudi_gtest_uct port_faults.*"
     "gaudi_gtest_uct ended_peers.are_not_waited_for"
+    "gaudi_gtest_uct ended_peers.that_were_killed_*"
     "gaudi_gtest_uct over/program_ipc_between.*/ports")
   separate_arguments(words UNIX_COMMAND "${test}")
   list(GET words 0 program)
