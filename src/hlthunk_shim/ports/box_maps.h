@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <span>
 
 namespace gaudi::shim {
@@ -39,7 +40,7 @@ struct box_map {
     [[nodiscard]] constexpr port_end end_of(unsigned card, unsigned port) const
     {
         const auto group = static_cast<unsigned>(rows.size());
-        const char *at   = rows[card % group] + 2 * port;
+        const char *at   = rows[card % group] + size_t{2} * port;
         if ((*at == '-') || (*at == '.')) {
             return {};
         }
@@ -50,7 +51,7 @@ struct box_map {
     /** Whether a port leads anywhere. */
     [[nodiscard]] constexpr bool is_wired(unsigned card, unsigned port) const
     {
-        return rows[card % rows.size()][2 * port] != '.';
+        return rows[card % rows.size()][size_t{2} * port] != '.';
     }
 };
 
