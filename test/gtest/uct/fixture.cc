@@ -492,13 +492,20 @@ ssize_t endpoint::put_bcopy(const void *local, size_t size,
     return uct_ep_put_bcopy(ep, packed_bytes::pack, &bytes, remote, rkey);
 }
 
+ucs_status_t endpoint::try_put_zcopy(void *local, size_t size, uint64_t remote,
+                                     uct_completion_t *completion,
+                                     uct_mem_h memh) const
+{
+    const uct_iov_t iov{local, size, memh, 0, 1};
+    return uct_ep_put_zcopy(ep, &iov, 1, remote, rkey, completion);
+}
+
 ucs_status_t endpoint::put_zcopy(void *local, size_t size, uint64_t remote,
                                  uct_completion_t *completion,
                                  uct_mem_h memh) const
 {
-    const uct_iov_t iov{local, size, memh, 0, 1};
     return retry(ep, [&] {
-        return uct_ep_put_zcopy(ep, &iov, 1, remote, rkey, completion);
+        return try_put_zcopy(local, size, remote, completion, memh);
     });
 }
 

@@ -206,6 +206,11 @@ struct endpoint {
     ucs_status_t get_zcopy(void *local, size_t size, uint64_t remote,
                            uct_completion_t *completion) const;
 
+    /** The call's answer, also where there are no resources. */
+    ucs_status_t try_put_zcopy(void *local, size_t size, uint64_t remote,
+                               uct_completion_t *completion,
+                               uct_mem_h memh = nullptr) const;
+
     /** Put or get, which has to be under way when the call returns. */
     using caller = std::source_location;
     void start_put(void *local, size_t size, uint64_t remote,

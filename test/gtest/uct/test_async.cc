@@ -26,8 +26,8 @@ protected:
     void fill_up()
     {
         ucs_status_t status;
-        while ((status = tl->put_zcopy(host.data(), 8, device.remote(),
-                                       nullptr)) == UCS_INPROGRESS) {}
+        while ((status = tl->try_put_zcopy(host.data(), 8, device.remote(),
+                                           nullptr)) == UCS_INPROGRESS) {}
         ASSERT_EQ(UCS_ERR_NO_RESOURCE, status);
     }
 
@@ -38,7 +38,7 @@ protected:
         pending_request &request = *requests.back();
         request.operation        = [this, &request] {
             const ucs_status_t status =
-                tl->put_zcopy(host.data(), block, device.remote(), nullptr);
+                tl->try_put_zcopy(host.data(), block, device.remote(), nullptr);
             if (status == UCS_ERR_NO_RESOURCE) {
                 return status;
             }

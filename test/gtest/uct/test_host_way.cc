@@ -14,6 +14,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <sstream>
@@ -276,6 +277,31 @@ TEST_IN_CHILD(ports_way, is_taken_by_no_key_that_has_ended_meanwhile,
     EXPECT_TRUE(ended_once(done[0]));
     EXPECT_EQ(1u, done[1].calls);
     EXPECT_EQ(UCS_ERR_CONNECTION_RESET, done[1].status);
+    (void)take_logs();
+}
+
+/* A get is under way, which the peer's ports were to write. */
+TEST_IN_CHILD(ports_way, wakes_who_sleeps_when_a_peer_is_killed, over_ports())
+{
+    pair p;
+    ipc_peer victim;
+    const unpacked_key key(victim.device.key);
+    const endpoint doomed{p.tl->make_ep(victim.address), key.rkey()};
+    const device_buffer memory(p.copy_md, 8);
+    const uint64_t there = victim.device.address;
+    EXPECT_EQ(UCS_OK, doomed.put_short(memory.address, 8, there));
+    victim.break_card("wqe=lose");
+    counted_completion lost;
+    doomed.start_get(memory.address, 8, there, &lost);
+    std::thread killer([&, sleeper = gettid()] {
+        EXPECT_TRUE(eventually([=] { return is_blocked(sleeper); }));
+        victim.process().kill(SIGKILL);
+    });
+    EXPECT_TRUE(p.tl->sleep_until([&] { return lost.calls > 0; }));
+    killer.join();
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, lost.status);
+    uct_ep_destroy(doomed.ep);
+    (void)victim.process().wait();
     (void)take_logs();
 }
 
@@ -637,6 +663,74 @@ TEST_IN_CHILD(host_way, no_message_passes_a_put_that_failed, over_host())
     (void)take_logs();
 }
 
+/* The bound is for busy machines: a call that waits for the peer lasts until
+ * that is continued. */
+TEST_IN_CHILD(host_way, no_call_waits_for_a_stopped_peer, over_host())
+{
+    using clock = std::chrono::steady_clock;
+    short_with_a_stopped_peer p;
+    clock::duration longest{0};
+    const auto timed = [&](auto &&call) {
+        const auto before = clock::now();
+        const auto result = call();
+        longest           = std::max(longest, clock::now() - before);
+        return result;
+    };
+    std::vector<char> much(ipc_peer_bytes);
+    many puts;
+    for (counted_completion &each : puts) {
+        EXPECT_EQ(UCS_INPROGRESS, timed([&] {
+                      return p.target().try_put_zcopy(much.data(), much.size(),
+                                                      p.remote(), &each);
+                  }));
+    }
+    uct_ep_h ep = timed([&] { return p.tl->make_ep(p.peer.address); });
+    ASSERT_NE(nullptr, ep);
+    const auto key =
+        timed([&] { return unpacked_key(p.peer.device.key).status(); });
+    EXPECT_EQ(UCS_OK, key);
+    const auto send = [&] {
+        return uct_ep_am_short(ep, ipc_echo_id, 0, "flag", 4);
+    };
+    while (timed(send) == UCS_OK) {}
+    pending_request last(send);
+    EXPECT_EQ(UCS_OK, timed([&] { return uct_ep_pending_add(ep, &last, 0); }));
+    counted_completion flushed;
+    EXPECT_EQ(UCS_INPROGRESS,
+              timed([&] { return uct_ep_flush(p.ep, 0, &flushed); }));
+    for (unsigned i = 0; i < 1000; ++i) {
+        (void)timed([&] { return p.tl->progress(); });
+        (void)timed([&] { return p.tl->arm(); });
+        (void)timed([&] { return p.put(); });
+        (void)timed([&] { return p.get(); });
+    }
+    EXPECT_LT(longest, std::chrono::seconds(1));
+    EXPECT_EQ(0u, count_ended(puts));
+    EXPECT_THAT(purge_pending(ep), ::testing::ElementsAre(&last));
+    p.peer.process().kill(SIGCONT);
+    EXPECT_TRUE(p.tl->progress_until([&] { return flushed.calls > 0; }));
+    EXPECT_TRUE(each_ended_once(*p.tl, puts));
+    uct_ep_destroy(ep);
+}
+
+/* Whoever has asked hears of each by its status. */
+TEST_IN_CHILD(host_way, puts_to_a_key_that_has_ended_log_nothing, over_host())
+{
+    pair p;
+    uint64_t word = 1;
+    EXPECT_EQ(UCS_OK, p.target().put_short(&word, sizeof(word), p.remote()));
+    p.peer.end_key();
+    std::vector<counted_completion> puts(2048);
+    for (counted_completion &each : puts) {
+        p.target().start_put(&word, sizeof(word), p.remote(), &each);
+    }
+    for (const counted_completion &each : puts) {
+        EXPECT_TRUE(p.tl->progress_until([&] { return each.calls == 1; }));
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, each.status);
+    }
+    EXPECT_THAT(take_logs(), ::testing::IsEmpty());
+}
+
 /* Of two copies the later one has ended, and the earlier one does not. */
 TEST_IN_CHILD(host_way, ends_while_a_peer_is_stuck, over_host())
 {
@@ -694,17 +788,11 @@ TEST_IN_CHILD(host_way, a_short_get_of_a_slow_peer_ends, over_host("polls"))
     pair p;
     p.peer.fill(1);
     char got[64];
-    const auto get = [&] {
-        return uct_ep_get_short(p.ep, got, sizeof(got), p.remote(),
-                                p.key.rkey());
-    };
-    ASSERT_EQ(UCS_OK, get());
+    const endpoint target{p.ep, p.key.rkey()};
+    ASSERT_EQ(UCS_OK, target.get_short(got, sizeof(got), p.remote()));
     std::fill_n(got, sizeof(got), 0);
     p.peer.break_card("job=delay:80ms");
-    EXPECT_TRUE(eventually([&] {
-        p.tl->progress();
-        return get() == UCS_OK;
-    }));
+    EXPECT_EQ(UCS_OK, target.get_short(got, sizeof(got), p.remote()));
     EXPECT_TRUE(has_pattern(got, sizeof(got), 1));
     p.peer.break_card("");
     p.flush();

@@ -150,8 +150,8 @@ TEST_F(wakeup, comes_for_pending_requests)
     ucs_status_t status;
     do {
         ++completion.count;
-        status =
-            tl->put_zcopy(host.data(), job_bytes, device.remote(), &completion);
+        status = tl->try_put_zcopy(host.data(), job_bytes, device.remote(),
+                                   &completion);
     } while (status == UCS_INPROGRESS);
     --completion.count;
     ASSERT_EQ(UCS_ERR_NO_RESOURCE, status);

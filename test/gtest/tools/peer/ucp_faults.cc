@@ -315,10 +315,10 @@ public:
     /* With the endpoint ends what was under way. */
     void close(bool force)
     {
+        if (have_ended()) {
+            drop_key();
+        }
         if (ep_ != nullptr) {
-            if (key_ != nullptr) {
-                ucp_rkey_destroy(std::exchange(key_, nullptr));
-            }
             closing_ = disconnect(std::exchange(ep_, nullptr), force);
         }
     }
@@ -343,6 +343,7 @@ public:
             (void)own_.release();
             has_left_some = true;
         }
+        drop_key();
         (void)until_end(std::exchange(closing_, nullptr));
     }
 
@@ -441,6 +442,14 @@ public:
     static inline bool has_left_some = false;
 
 private:
+    /* Requests that UCP has queued still use it (ucp.h, ucp_rkey_destroy). */
+    void drop_key()
+    {
+        if (key_ != nullptr) {
+            ucp_rkey_destroy(std::exchange(key_, nullptr));
+        }
+    }
+
     [[nodiscard]] uint64_t address() const
     {
         return reinterpret_cast<uintptr_t>(slots_[0].data());
