@@ -1199,9 +1199,11 @@ TEST_IN_CHILD(first_copies, of_a_process_that_synapse_ends_fail_as_it_ends,
     shared_scene s;
     neighbour with(*s.ipc);
     with.process.break_card("map=ENODEV");
-    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT,
-              with.to.put_short(s.at(place::host), size,
-                                with.process.device.address));
+    counted_completion put;
+    with.to.start_put(s.at(place::host), size, with.process.device.address,
+                      &put);
+    EXPECT_TRUE(s.reaches([&] { return put.calls > 0; }));
+    EXPECT_EQ(UCS_ERR_ENDPOINT_TIMEOUT, put.status);
     EXPECT_TRUE(eventually([&] { return with.process.process().is_killed(); }));
     s.use(s.by_other);
     (void)take_logs();
