@@ -742,7 +742,9 @@ TEST_IN_CHILD(host_way, ends_while_a_peer_is_stuck, over_host())
         uct_ep_h ep = own.make_ep(stuck->address);
         const endpoint target{ep, key.rkey()};
         uint64_t bytes[2] = {};
-        EXPECT_EQ(UCS_OK, target.put_short(bytes, 8, stuck->device.address));
+        counted_completion connected;
+        target.start_put(bytes, 8, stuck->device.address, &connected);
+        EXPECT_TRUE(own.progress_until([&] { return connected.calls > 0; }));
         stuck->break_card("job#1=delay:1000s");
         const uint64_t before = stuck->moved_bytes();
         target.start_put(&bytes[0], 8, stuck->device.address);
