@@ -5,11 +5,12 @@
  *
  * A row for each field that we use says where it is; all others stay 0. They
  * are those of HabanaAI/perftest, hbl_lib.c (sq_wqe_g2, rq_wqe_g2, sq_wqe_g3,
- * rq_wqe_g3, user_db_pkt, CQE_*, update_ci_g2, update_ci_g3). Of the send
- * entry's two halves the sync object is the remote card's, and so should be the
- * completion beside it; the receive entry's are local: a write that is to be
- * heard of by its sender alone asks for a completion in the receive entry. No
- * public text says so, and perftest asks in both.
+ * rq_wqe_g3, user_db_pkt, CQE_*, update_ci_g2, update_ci_g3). Each entry asks
+ * for a completion of one side: the send entry for the peer's when the bytes
+ * arrive, the receive entry for the sender's when they are acknowledged. So
+ * hl-thunk's own tests count sync objects (gaudi2_nic_fill_wqe,
+ * nic_basic_get_expected_sob_val), which the same field chooses; that CQs go
+ * the same way, no public text says. perftest asks in both.
  */
 #pragma once
 
@@ -119,7 +120,8 @@ struct port_write {
     uint64_t local;  /**< address of this card */
     uint32_t size;   /**< bytes, not 0 */
     uint32_t index;  /**< of its place in the work queue */
-    bool in_both;    /**< a completion is asked for in the send entry, too */
+    bool in_send;    /**< where a completion is asked for: in this entry */
+    bool in_receive;
 };
 
 template <generation which>
@@ -135,7 +137,7 @@ constexpr send_entry make_send_entry(const port_write &of)
     set<which>(made, send_wqe::remote_low, static_cast<uint32_t>(of.remote));
     set<which>(made, send_wqe::remote_high,
                static_cast<uint32_t>(of.remote >> 32));
-    set<which>(made, send_wqe::completion, of.in_both ? wqe_completion_cq : 0);
+    set<which>(made, send_wqe::completion, of.in_send ? wqe_completion_cq : 0);
     return made;
 }
 
@@ -146,7 +148,8 @@ constexpr receive_entry make_receive_entry(const port_write &of)
     receive_entry made{};
     set<which>(made, receive_wqe::opcode, wqe_linear);
     set<which>(made, receive_wqe::index, of.index);
-    set<which>(made, receive_wqe::completion, wqe_completion_cq);
+    set<which>(made, receive_wqe::completion,
+               of.in_receive ? wqe_completion_cq : 0);
     set<which>(made, receive_wqe::size, of.size);
     return made;
 }

@@ -180,7 +180,7 @@ int connection::post(uint64_t remote, uint64_t local, uint64_t size,
             ? size
             : util::round_up((size + stripes - 1) / stripes, packet_bytes);
     const uint64_t entries = entries_for(share);
-    if (entries >= queue_places) {
+    if (entries > most_entries) {
         return -EMSGSIZE;
     }
     /* One that goes by one port takes the first that has room. */
@@ -274,7 +274,8 @@ void connection::finish(link &on, int status)
         on.pair.completed.load(std::memory_order_acquire);
     const uint32_t last = (status == 0) ? completed : on.posted();
     if (last != on.finished) {
-        on.since = {};
+        on.since        = {};
+        on.has_repeated = false;
     }
     for (; on.finished != last; ++on.finished) {
         const uint16_t id = on.entries[on.finished % queue_places];
@@ -326,8 +327,8 @@ void connection::look_after()
             on.since = now;
         }
         stalled |= (now - on.since >= doubt);
-        if ((now - on.since >= hope) && !on.has_repeated && (on.room() > 0) &&
-            on.over->may_need_both()) {
+        if ((now - on.since >= hope) && !on.has_repeated &&
+            on.over->may_repeat(on.pair)) {
             repeat(on);
         }
         if (now - on.since > options_.patience) {

@@ -145,6 +145,9 @@ public:
 private:
     using clock = std::chrono::steady_clock;
 
+    /* In a queue, where one place stays empty, and one is for a repetition. */
+    static constexpr uint32_t most_entries = queue_places - 2;
+
     /* One port. */
     struct link {
         port *over        = nullptr;
@@ -163,7 +166,7 @@ private:
         }
         [[nodiscard]] uint32_t room() const
         {
-            return queue_places - 1 - (posted() - finished);
+            return most_entries - (posted() - finished);
         }
         [[nodiscard]] bool works() const
         {

@@ -16,7 +16,7 @@ namespace gaudi::shim {
 namespace {
 
 /* Entries that may be read before the card is told, and of a queue: all that
- * can be posted fits beside them. */
+ * can be posted fits beside them, at the peer as well. */
 constexpr uint32_t update_every = 128;
 constexpr uint32_t cq_entries   = 4096;
 static_assert(queues_of_port * queue_places + update_every <= cq_entries);
@@ -326,13 +326,19 @@ static void copy(const entry<words> &made, entry<words> &to)
     }
 }
 
-void port::write(queue_pair &to, uint64_t remote, uint64_t local, uint32_t size,
-                 bool in_both) const
+void port::write(queue_pair &to, uint64_t remote, uint64_t local,
+                 uint32_t size) const
 {
-    in_both |= (with_.asks.load(std::memory_order_relaxed) == asking::by_both);
+    const bool in_send =
+        (with_.asks.load(std::memory_order_relaxed) == asking::in_send);
+    put(to, {remote, local, size, 0, in_send, !in_send});
+}
+
+void port::put(queue_pair &to, port_write what) const
+{
     const uint32_t posted = to.posted.load(std::memory_order_relaxed);
     const uint32_t place  = posted % queue_places;
-    const port_write what{remote, local, size, place, in_both};
+    what.index            = place;
     if (with_.kind == generation::gaudi2) {
         copy(make_send_entry<generation::gaudi2>(what), to.send[place]);
         copy(make_receive_entry<generation::gaudi2>(what), to.receive[place]);
@@ -347,6 +353,27 @@ void port::write(queue_pair &to, uint64_t remote, uint64_t local, uint32_t size,
     util::claim_line(&to.receive[later]);
 }
 
+/* Whether an entry asks for a completion in the send and in the receive entry.
+ */
+static bool asks_in_send(const queue_pair &of, uint32_t number)
+{
+    return get<both>(of.send[number % queue_places], send_wqe::completion) != 0;
+}
+
+static bool asks_in_receive(const queue_pair &of, uint32_t number)
+{
+    return get<both>(of.receive[number % queue_places],
+                     receive_wqe::completion) != 0;
+}
+
+bool port::may_repeat(const queue_pair &of) const
+{
+    const uint32_t last = of.posted.load(std::memory_order_relaxed) - 1;
+    return !with_.is_answered.load(std::memory_order_relaxed) ||
+           (asks_in_send(of, last) !=
+            (with_.asks.load(std::memory_order_relaxed) == asking::in_send));
+}
+
 void port::repeat(queue_pair &of) const
 {
     const uint32_t last = of.posted.load(std::memory_order_relaxed) - 1;
@@ -354,8 +381,9 @@ void port::repeat(queue_pair &of) const
         const send_entry &entry = of.send[last % queue_places];
         return get<both>(entry, low) | (uint64_t{get<both>(entry, high)} << 32);
     };
-    write(of, address(send_wqe::remote_low, send_wqe::remote_high),
-          address(send_wqe::local_low, send_wqe::local_high), 1, true);
+    put(of,
+        {address(send_wqe::remote_low, send_wqe::remote_high),
+         address(send_wqe::local_low, send_wqe::local_high), 1, 0, true, true});
 }
 
 /* No public program has two queue pairs ring in one FIFO: there, the card is to
@@ -418,11 +446,24 @@ void port::drain(completion_queue &from, Each &&each) const
     }
 }
 
-/* A full queue of the peers' writes would hold these up. */
 void port::drain()
 {
     drain(own_, [this](const cq_entry &found) { note_completion(found); });
     drain(peers_, [](const cq_entry &) {});
+}
+
+/* Of these entries, the last one alone has a completion. */
+void port::note_answer(const queue_pair &of, uint32_t first,
+                       uint32_t last) const
+{
+    const bool in_send = asks_in_send(of, last);
+    if (in_send != asks_in_receive(of, last)) {
+        with_.asks.store(in_send ? asking::in_send : asking::in_receive);
+        with_.is_answered.store(true);
+    } else if (first != last) {
+        with_.asks.store(asks_in_send(of, last - 1) ? asking::in_receive
+                                                    : asking::in_send);
+    }
 }
 
 /* Writes of a queue pair end in their order, so that one whose entry is not
@@ -445,13 +486,8 @@ void port::note_completion(const cq_entry &found)
         of.failed.store(true, std::memory_order_release);
         ++with_.changes;
     } else {
-        if (may_need_both()) { /* else it would not have come, or not first */
-            asking first = asking::tried;
-            (void)with_.asks.compare_exchange_strong(
-                first, (get<both>(of.send[(before + ended - 1) % queue_places],
-                                  send_wqe::completion) == 0)
-                           ? asking::by_receive
-                           : asking::by_both);
+        if (!with_.is_answered.load(std::memory_order_relaxed)) {
+            note_answer(of, before, before + ended - 1);
         }
         of.completed.store(before + ended, std::memory_order_release);
     }

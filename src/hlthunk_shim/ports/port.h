@@ -24,11 +24,7 @@ namespace gaudi::shim {
 inline constexpr unsigned queues_of_port = 15;
 
 /** In which entry writes ask for the completion that their sender waits for. */
-enum class asking {
-    tried, /**< the receive entry; not known whether the card answers that */
-    by_receive,
-    by_both
-};
+enum class asking { in_receive, in_send };
 
 /** What the ports of a card have in common. */
 struct port_context {
@@ -37,7 +33,8 @@ struct port_context {
     ibv_context *context;
     ibv_pd *domain;
     mutable std::atomic<uint32_t> changes{1}; /**< see port_device::changes */
-    mutable std::atomic<asking> asks{asking::tried};
+    mutable std::atomic<asking> asks{asking::in_receive};
+    mutable std::atomic<bool> is_answered{false}; /**< the card does answer */
 };
 
 /** Where a queue pair rings. */
@@ -137,17 +134,15 @@ public:
     /* --- without system calls ----------------------------------------------*/
 
     /** Write an entry behind those that are posted. */
-    void write(queue_pair &to, uint64_t remote, uint64_t local, uint32_t size,
-               bool in_both = false) const;
+    void write(queue_pair &to, uint64_t remote, uint64_t local,
+               uint32_t size) const;
 
     /** Write a byte of the last entry once more, for which a completion is
-     *  asked in both entries: if it comes, and comes first, writes do so from
-     *  then on. */
+     *  asked in both entries: if it comes, and comes first, writes ask in the
+     *  other entry from then on. */
     void repeat(queue_pair &of) const;
-    [[nodiscard]] bool may_need_both() const
-    {
-        return with_.asks.load(std::memory_order_relaxed) == asking::tried;
-    }
+    /** Whether the last entry asks where no answer may come. */
+    [[nodiscard]] bool may_repeat(const queue_pair &of) const;
 
     /** Tell the card of all that is posted.
      *  @return false when it takes no more doorbells now. */
@@ -173,7 +168,9 @@ private:
     std::string set_up();
     int make_fifo(doorbell_fifo &made) const;
     std::string initialise(queue_pair &made, queue_pair_address &address_p);
+    void put(queue_pair &to, port_write what) const;
     void note_completion(const cq_entry &found);
+    void note_answer(const queue_pair &of, uint32_t first, uint32_t last) const;
     void drain();
     template <typename Each>
     void drain(completion_queue &from, Each &&each) const;
@@ -188,7 +185,9 @@ private:
 
     util::brief_lock cq_lock_; /* and of queue_pairs_ */
     completion_queue own_;
-    completion_queue peers_; /* of what peers write, which asks for some here */
+    /* Of what peers write before they know which entry is theirs: never more
+     * than it holds. */
+    completion_queue peers_;
     std::vector<queue_pair *> queue_pairs_;
 
     /* Of queue pairs for which there are no more: a Gaudi3 has 11. */

@@ -20,6 +20,7 @@ namespace gaudi::test {
 
 using namespace shim;
 using ::testing::AnyOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -280,6 +281,50 @@ TEST_F(port_connections, take_what_fits_and_end_each_write_once)
     }
     EXPECT_EQ(0, std::memcmp(one->memory.data(), other->memory.data(),
                              8 * cookies.size()));
+}
+
+TEST_F(port_connections, take_what_fits_of_parts_on_all_ports)
+{
+    unsigned started = 0;
+    while (post(0, 0, 48 << 10) == 0) {
+        ++started;
+    }
+    EXPECT_GT(started, 200u);
+    const std::vector<int> ended = collect_statuses(*to_other);
+    EXPECT_THAT(ended, SizeIs(started));
+    EXPECT_THAT(ended, Each(0));
+}
+
+/* Of a peer that does not poll. */
+TEST_F(port_connections, take_more_than_the_peers_queues_hold)
+{
+    static unsigned overrun;
+    overrun = 0;
+    verbs_library counting(hl());
+    counting.ibv_get_async_event = [](ibv_context *of, ibv_async_event *next) {
+        const int ret = verbs_of_box().ibv_get_async_event(of, next);
+        overrun += (ret == 0) && (next->event_type == IBV_EVENT_CQ_ERR);
+        return ret;
+    };
+    to_one.reset();
+    other->ports.reset();
+    ASSERT_EQ(port_device::open(hl(), counting, *other->card, 1, other->ports),
+              "");
+    connect();
+    for (unsigned i = 0; i < 3 * 5000;) {
+        if (post(8 * i, 8 * i, 8) == 0) {
+            ++i;
+            continue;
+        }
+        for (const int status : collect_statuses(*to_other)) {
+            ASSERT_EQ(status, 0);
+        }
+    }
+    EXPECT_THAT(collect_statuses(*to_other), Each(0));
+    other->ports->look_for_events();
+    EXPECT_EQ(overrun, 0u);
+    to_one.reset();
+    other->ports.reset();
 }
 
 TEST_F(port_connections, leave_out_a_port_that_is_down)

@@ -10,8 +10,8 @@ namespace {
 
 using namespace shim;
 
-constexpr port_write sample = {0xfff0123456789abc, 0x1001002345678def,
-                               0xa5b6c7d8, 0x1c9, false};
+constexpr port_write sample = {
+    0xfff0123456789abc, 0x1001002345678def, 0xa5b6c7d8, 0x1c9, false, true};
 
 } // namespace
 
@@ -33,12 +33,15 @@ TEST(port_formats, of_gaudi3_say_what_to_write_where)
               (receive_entry{0x0000c902, 0x80000000, 0xa5b6c7d8, 0}));
 }
 
-TEST(port_formats, ask_for_a_completion_in_both_entries)
+TEST(port_formats, ask_for_a_completion_in_the_send_entry)
 {
-    port_write both = sample;
-    both.in_both    = true;
-    EXPECT_EQ(make_send_entry<generation::gaudi2>(both)[7], 0x80000000);
-    EXPECT_EQ(make_send_entry<generation::gaudi3>(both)[7], 0x80000000);
+    port_write other = sample;
+    other.in_send    = true;
+    other.in_receive = false;
+    EXPECT_EQ(make_send_entry<generation::gaudi2>(other)[7], 0x80000000);
+    EXPECT_EQ(make_send_entry<generation::gaudi3>(other)[7], 0x80000000);
+    EXPECT_EQ(make_receive_entry<generation::gaudi2>(other)[1], 0u);
+    EXPECT_EQ(make_receive_entry<generation::gaudi3>(other)[1], 0u);
 }
 
 TEST(port_formats, of_completions_name_queue_pair_and_entry)
