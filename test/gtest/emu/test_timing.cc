@@ -3,12 +3,15 @@
  * are compared in one direction only: nothing is faster than the model. */
 #include "gtest/emu/fixture.h"
 
-#include "common/child.h"
+#include "common/ability.h"
+#include "common/namespaces.h"
 #include "hlthunk_emulator/box_traffic.h"
 
 #include <chrono>
 #include <csignal>
 #include <utility>
+
+#include <unistd.h>
 
 using namespace gaudi::test;
 using namespace std::chrono_literals;
@@ -144,6 +147,41 @@ TEST(emu_timing, processes_share_the_link_of_a_switch)
     EXPECT_TRUE(child_passes("uploads_beside_another", timing));
     other.kill(SIGKILL);
     EXPECT_EQ(other.wait().signal, SIGKILL);
+}
+
+/* By which it is known that somebody has had a turn. */
+constexpr gaudi::emu::model_time mark = 4711;
+
+GAUDI_CHILD(has_a_turn_in_a_pod)
+{
+    GAUDI_CHILD_REQUIRE(enter_pod() && (getpid() == 1));
+    tell_parent("comes");
+    const gaudi::emu::box::turn mine(gaudi::emu::box::instance());
+    tell_parent((mine->looked_for_dead == mark) ? "is next" : "is first");
+    wait_for_parent();
+    mine->looked_for_dead = mark;
+    return 0;
+}
+
+/* Who has one and who waits have the same number, each in its namespace. */
+TEST(emu_timing, turns_of_pods_follow_each_other)
+{
+    GAUDI_SKIP_IF(why_no_namespaces(pod_namespaces));
+    const child_options pods = as_pods(with_timing("hls2"));
+    child_process first("has_a_turn_in_a_pod", pods);
+    ASSERT_EQ(first.read_line(), "comes");
+    ASSERT_EQ(first.read_line(), "is first");
+    child_process next("has_a_turn_in_a_pod", pods);
+    ASSERT_EQ(next.read_line(), "comes");
+    {
+        child_process killed("has_a_turn_in_a_pod", pods);
+        ASSERT_EQ(killed.read_line(), "comes");
+        killed.kill(SIGKILL);
+        EXPECT_EQ(killed.wait().signal, SIGKILL);
+    }
+    first.write_line("leave");
+    EXPECT_EQ(first.wait().exit_code, 0);
+    EXPECT_EQ(next.read_line(), "is next");
 }
 
 } // namespace
