@@ -72,8 +72,7 @@ HBL_PUBLIC ibv_context *hbldv_open_device(ibv_device *device,
 
 HBL_PUBLIC int hbldv_query_device(ibv_context *context, hbldv_device_attr *attr)
 {
-    attr->caps = 0; /* no congestion control */
-    return result(calls().ports_mask(own(context).id, attr->ports_mask));
+    return result(calls().query_device(own(context).id, *attr));
 }
 
 HBL_PUBLIC int hbldv_set_port_ex(ibv_context *context, hbldv_port_ex_attr *attr)

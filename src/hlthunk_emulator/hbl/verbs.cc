@@ -171,11 +171,8 @@ HBL_PUBLIC int HBL_VERB(close_device)(ibv_context *closed)
 HBL_PUBLIC int HBL_VERB(query_device)(ibv_context *context,
                                       ibv_device_attr *attr)
 {
-    uint64_t ports = 0;
-    const int ret  = calls().ports_mask(own(context).id, ports);
-    if (ret != 0) {
-        return result(ret);
-    }
+    const unsigned card =
+        reinterpret_cast<const device *>(context->device)->card;
     *attr                = {};
     attr->vendor_id      = habana_vendor_id;
     attr->vendor_part_id = calls().pci_id();
@@ -188,7 +185,7 @@ HBL_PUBLIC int HBL_VERB(query_device)(ibv_context *context,
     attr->max_pd         = 1;
     attr->atomic_cap     = IBV_ATOMIC_NONE;
     attr->max_pkeys      = 1;
-    attr->phys_port_cnt  = static_cast<uint8_t>(64 - __builtin_clzl(ports) - 1);
+    attr->phys_port_cnt  = static_cast<uint8_t>(calls().ports(card));
     std::snprintf(attr->fw_ver, sizeof(attr->fw_ver), "emulator");
     return 0;
 }

@@ -48,6 +48,8 @@ struct port_calls {
     unsigned (*cards)();
     uint32_t (*pci_id)();
 
+    unsigned (*ports)(unsigned card); /**< that it has */
+
     /**
      * Open a card's verbs device.
      *
@@ -59,7 +61,7 @@ struct port_calls {
     int (*open)(unsigned card, int core_fd, uint64_t ports_mask, int event_fd);
     /** All that it has goes with it. */
     int (*close)(int context);
-    int (*ports_mask)(int context, uint64_t &mask_p);
+    int (*query_device)(int context, hbldv_device_attr &attr_p);
 
     int (*allocate_pd)(int context);
     int (*free_pd)(int context);

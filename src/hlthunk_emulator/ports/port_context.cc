@@ -71,15 +71,18 @@ port_context::~port_context()
 
 /* --- the device and its ports --------------------------------------------- */
 
-uint64_t port_context::ports_mask() const
+/* No capability: congestion control is not modelled. */
+int port_context::query_device(hbldv_device_attr &attr_p) const
 {
-    uint64_t mask = 0;
+    attr_p               = {};
+    attr_p.num_ports     = static_cast<uint8_t>(std::popcount(mask_));
+    attr_p.hw_ports_mask = mask_;
     for (unsigned i = 0; i < ports_of_card; ++i) {
-        if (((mask_ >> i) & 1) != 0) {
-            mask |= uint64_t{1} << verbs_number({card_, i});
+        if (((mask_ & ports_of(card_).external) >> i & 1) != 0) {
+            attr_p.ext_ports_mask |= uint64_t{1} << verbs_number({card_, i});
         }
     }
-    return mask;
+    return 0;
 }
 
 int port_context::allocate_pd()

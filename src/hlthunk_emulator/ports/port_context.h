@@ -60,7 +60,7 @@ public:
 
     /* --- what programs call: as port_calls has it, see there --- */
 
-    [[nodiscard]] uint64_t ports_mask() const;
+    int query_device(hbldv_device_attr &attr_p) const;
     int allocate_pd();
     int free_pd();
     int query_port(unsigned number, ibv_port_attr &attr_p) const;

@@ -5,6 +5,7 @@
 #include "hlthunk_emulator/ports/port_engine.h"
 #include "hlthunk_emulator/settings.h"
 
+#include <bit>
 #include <functional>
 
 using namespace gaudi::emu;
@@ -20,23 +21,19 @@ int call(int context, Arguments... arguments)
     });
 }
 
-int ports_mask(int context, uint64_t &mask_p)
-{
-    return port_engine::instance().with(context, [&](port_context &of) {
-        mask_p = of.ports_mask();
-        return 0;
-    });
-}
-
 constexpr port_calls calls = {
     .cards  = [] { return get_settings().ports ? get_settings().devices : 0; },
     .pci_id = [] { return get_settings().kind->pci_id; },
+    .ports =
+        [](unsigned card) {
+            return static_cast<unsigned>(std::popcount(ports_of(card).enabled));
+        },
     .open =
         [](unsigned card, int core_fd, uint64_t mask, int event_fd) {
             return port_engine::instance().open(card, core_fd, mask, event_fd);
         },
     .close = [](int context) { return port_engine::instance().close(context); },
-    .ports_mask    = ports_mask,
+    .query_device  = call<&port_context::query_device>,
     .allocate_pd   = call<&port_context::allocate_pd>,
     .free_pd       = call<&port_context::free_pd>,
     .query_port    = call<&port_context::query_port>,

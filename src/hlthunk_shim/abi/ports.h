@@ -145,12 +145,14 @@ struct hbldv_query_cq_attr {
 struct hbldv_encap_attr; /**< not used here */
 struct hbldv_encap;
 
-/** HCL's is another one: caps, then `uint8_t num_ports`, `uint64_t
- *  ext_ports_mask` and `uint64_t hw_ports_mask`, 32 bytes. A caller that does
- *  not know its library gives room for both. */
+/** HCL's, as perftest has it. That of rdma-core is another one: caps, then
+ *  `uint64_t ports_mask` by verbs' numbers, 16 bytes. A caller that does not
+ *  know its library gives room for both. */
 struct hbldv_device_attr {
     uint64_t caps;
-    uint64_t ports_mask; /**< Bit N is port N, from 1 on */
+    uint8_t num_ports;       /**< of the context */
+    uint64_t ext_ports_mask; /**< by verbs' numbers, from 1 on */
+    uint64_t hw_ports_mask;  /**< by the hardware's, from 0 on */
 };
 
 /* Those that return int give 0 or a positive errno, and those that return a
@@ -194,7 +196,7 @@ static_assert(sizeof(hbldv_usr_fifo_attr) == 24);
 static_assert(sizeof(hbldv_usr_fifo) == 32);
 static_assert(sizeof(hbldv_cq_attr) == 8);
 static_assert(sizeof(hbldv_query_cq_attr) == 48);
-static_assert(sizeof(hbldv_device_attr) == 16);
+static_assert(sizeof(hbldv_device_attr) == 32);
 
 namespace gaudi::shim {
 

@@ -59,7 +59,9 @@ TEST(emu_ports, each_card_is_a_verbs_device)
     EXPECT_EQ(attr.phys_port_cnt, 24);
     hbldv_device_attr more{};
     ASSERT_EQ(HBLDV(query_device)(card.context, &more), 0);
-    EXPECT_EQ(more.ports_mask, 0x1fffffeu);
+    EXPECT_EQ(more.num_ports, 24);
+    EXPECT_EQ(more.hw_ports_mask, 0xffffffu);
+    EXPECT_EQ(more.ext_ports_mask, (1u << 9) | (1u << 23) | (1u << 24));
 }
 
 TEST(emu_ports, a_variant_has_plain_names)
