@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <iterator>
 
+extern "C" int hlthunk_cs_flush_pci_hbw_writes(int fd);
+
 namespace gaudi::kernel_double {
 
 namespace {
@@ -53,6 +55,9 @@ int submit(int fd, unsigned card, const submit_in &in, submit_out &out,
     }
     if (std::popcount(in.flags & cs_flags_of_other_types) > 1) {
         return fail(broken("submission-type", EINVAL, "flags %#x", in.flags));
+    }
+    if ((in.flags & cs_flag_flush) != 0) {
+        return fail(hlthunk_cs_flush_pci_hbw_writes(fd));
     }
     if (is_full(fd, card)) {
         keep_p = true; /* for the next try */

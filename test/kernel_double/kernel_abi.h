@@ -148,6 +148,7 @@ static_assert(sizeof(submit_out) == 24);
  *  FLUSH, ENGINES: each makes a submission something else. */
 inline constexpr uint32_t cs_flags_of_other_types =
     0x2 | 0x4 | 0x8 | 0x800 | 0x1000 | 0x2000 | 0x4000 | 0x8000 | 0x10000;
+inline constexpr uint32_t cs_flag_flush = 0x8000; /**< of posted writes */
 
 struct wait_in {
     uint64_t seq;
