@@ -18,35 +18,19 @@ namespace {
 /* How the child exits that ends all steps; else its verdict is the code. */
 constexpr int exit_no_more = 100;
 
-/* What stands before what a child says that it does. */
-constexpr char doing_mark[] = "- ";
-
 /* More pairs of a line are counted. */
 constexpr int most_named = 8;
 
 std::string now_doing; /* in a child */
 
-/* What stands behind a mark in the last line that begins with it. */
-std::string last_line(const std::string &output, const std::string &mark)
-{
-    std::string last;
-    for (const std::string &line : split(output, "\n")) {
-        if (!line.empty() && line.starts_with(mark)) {
-            last = line.substr(mark.size());
-        }
-    }
-    return to_printable(last);
-}
-
 /* How a child ended, as a line of the table. @return Whether others may follow
  * with this card. */
 bool judge_trial(const trial &ended, finding &found)
 {
-    const std::string doing = last_line(ended.output, doing_mark);
-    const std::string when  = doing.empty() ? "" : " while " + doing;
-    const bool is_stuck     = (ended.how == trial::end::stuck);
-    found.log               = ended.output;
-    found.seconds           = ended.seconds;
+    const std::string when = ended.activity();
+    const bool is_stuck    = (ended.how == trial::end::stuck);
+    found.log              = ended.output;
+    found.seconds          = ended.seconds;
     if (ended.how == trial::end::unborn) {
         found.how    = verdict::failed;
         found.detail = ended.output;
@@ -59,7 +43,7 @@ bool judge_trial(const trial &ended, finding &found)
         found.how       = ((told == verdict::ok) || (told == verdict::absent))
                               ? told
                               : verdict::failed;
-        found.detail    = last_line(ended.output, "");
+        found.detail    = last_line(ended.output);
         return ended.code != exit_no_more;
     }
     if (ended.how == trial::end::killed) {

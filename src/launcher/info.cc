@@ -184,6 +184,9 @@ problems have_answer(const machine &where, report &all)
              (why.find("memfd_create") != why.npos)
                  ? "let memfd_create pass the seccomp filter and "
                    "vm.memfd_noexec"
+             : (why.find(" while loading") != why.npos)
+                 ? "install that library again, in the release of the kernel "
+                   "driver (see dmesg), or set UCX_GAUDI_DRIVER to another"
              : (why.find("UCX_GAUDI_") != why.npos)
                  ? "see to that setting"
                  : "install or build ucx-gaudi again, for this UCX and this "

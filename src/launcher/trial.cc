@@ -59,6 +59,24 @@ std::string find_complaint(const std::string &output)
 
 } // namespace
 
+std::string last_line(const std::string &output, const std::string &mark)
+{
+    std::istringstream lines(output);
+    std::string last;
+    for (std::string line; std::getline(lines, line);) {
+        if (!line.empty() && line.starts_with(mark)) {
+            last = line.substr(mark.size());
+        }
+    }
+    return gaudi::util::to_printable(last);
+}
+
+std::string trial::activity() const
+{
+    const std::string doing = last_line(output, doing_mark);
+    return doing.empty() ? "" : " while " + doing;
+}
+
 trial run_in_child(const std::function<int()> &body, milliseconds limit)
 {
     using clock = std::chrono::steady_clock;
@@ -128,15 +146,15 @@ std::string try_in_child(const std::function<std::string()> &body,
     std::string reason = find_complaint(ended.output);
     if (ended.how == trial::end::killed) {
         reason = "a program that opens it ends by signal " +
-                 std::to_string(ended.code) +
+                 std::to_string(ended.code) + ended.activity() +
                  (reason.empty() ? "" : ": " + reason);
     } else if ((ended.how == trial::end::late) ||
                (ended.how == trial::end::stuck)) {
-        reason = "a program that opens it hangs";
+        reason = "a program that opens it hangs" + ended.activity();
     } else if (reason.empty()) {
         reason = ended.output.substr(0, ended.output.find('\n'));
     }
-    return reason.empty() ? "it ends the program"
+    return reason.empty() ? "it ends the program" + ended.activity()
                           : gaudi::util::to_printable(reason);
 }
 

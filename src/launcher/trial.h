@@ -24,7 +24,16 @@ struct trial {
     int code       = -1;
     double seconds = 0;
     std::string output; /**< stdout and stderr */
+
+    /** What it did last, as " while loading X"; empty: it did not say. */
+    [[nodiscard]] std::string activity() const;
 };
+
+/** Before what a child prints of its next action; modules do so, too. */
+inline constexpr char doing_mark[] = "- ";
+
+/** The last line that begins with a mark, printable and without it. */
+std::string last_line(const std::string &output, const std::string &mark = "");
 
 /**
  * Run a function in a child, with what was loaded into this process.

@@ -14,6 +14,9 @@ bool symbol_table::open(const std::string &path, bool load, int flags)
     handle_     = util::open_loaded(path.c_str(), flags);
     was_loaded_ = (handle_ != nullptr);
     if (!was_loaded_ && load) {
+        if (before_loading != nullptr) {
+            before_loading(path.c_str());
+        }
         handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | flags);
     }
     if (handle_ != nullptr) {

@@ -14,6 +14,10 @@ namespace gaudi::shim {
 
 class symbol_table {
 public:
+    /** Called with the name of each library before it is loaded; null: nothing
+     *  is. Set before any thread loads one. */
+    static inline void (*before_loading)(const char *path) = nullptr;
+
     symbol_table(const symbol_table &)            = delete;
     symbol_table &operator=(const symbol_table &) = delete;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_shim/discovery/visible_cards.h"
+#include "hlthunk_shim/hlthunk/library.h"
 #include "hlthunk_shim/report/report.h"
 #include "util/text.h"
 
@@ -139,6 +140,11 @@ card_state find_state(std::optional<bool> taken,
         return card_state::busy;
     }
     return taken.has_value() ? card_state::free : card_state::unknown;
+}
+
+void tell_before_loading(void (*tell)(const char *path))
+{
+    library::before_loading = tell;
 }
 
 void add_cards(const driver &of, const machine &where, report &all)

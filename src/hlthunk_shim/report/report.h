@@ -107,6 +107,10 @@ struct report {
                               that is free (or unknown) */
 };
 
+/** Have each library of the driver named before it is loaded, since it may
+ * crash or hang. Before any thread loads one. */
+void tell_before_loading(void (*tell)(const char *path));
+
 /** Add all that a driver's cards tell.
  *  @param routes  UCX_GAUDI_IPC_ROUTES. */
 void add_box(const driver &of, const std::string &routes, report &all,

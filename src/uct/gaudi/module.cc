@@ -69,11 +69,16 @@ __attribute__((constructor)) void module_init()
 
 } // namespace
 
-/* Asked by `ucx-gaudi info`: prints the report in a line.
+/* Asked by `ucx-gaudi info` in a child process: prints the report in a line,
+ * and before it each library that is loaded for it, which may end the child.
  * @return Whether UCX has the components, and it was printed. */
 extern "C" [[gnu::visibility("default")]] int uct_gaudi_report()
 {
     const auto print = [] {
+        gaudi::shim::tell_before_loading([](const char *path) {
+            std::printf("\n- loading and asking %s\n", path);
+            std::fflush(stdout);
+        });
         /* A line of its own, whatever others have printed. */
         std::printf("\n%s\n",
                     gaudi::shim::to_json(gaudi::base::make_report()).c_str());

@@ -16,6 +16,7 @@
  * loose   lets memory be unmapped of which there is a dma-buf
  * free    says that nobody has a card
  * deaf    never opens a control node
+ * control ends the process that opens a control node
  * fatal   ends the process that loads it
  */
 #include "hlthunk_shim/abi/hlthunk.h"
@@ -80,6 +81,9 @@ BAD int hlthunk_open_control(int index, const char *bus_id)
 {
     while (is_bad("deaf")) {
         pause();
+    }
+    if (is_bad("control")) {
+        raise(SIGSEGV);
     }
     return REAL(hlthunk_open_control)(index, bus_id);
 }

@@ -170,7 +170,7 @@ std::vector<problem_case> every_problem()
         {"no_library",
          {{"UCX_GAUDI_DRIVER", "/no/such.so"}},
          "/no/such.so",
-         "UCX_GAUDI_DRIVER",
+         "or unset it",
          {}},
         {"broken_library",
          {{"UCX_GAUDI_DRIVER", broken_driver}},
@@ -637,6 +637,30 @@ TEST_F(info, notices_a_module_that_cannot_be_used)
                                "a line\n[1.2] [vm:1:0]  some.c:103  UCX  ERROR "
                                "it is Friday\nmore"}}),
                     ContainsRegex("signal 9: it is Friday$"));
+}
+
+/* One that crashes when it is loaded, in the first call, and one that does not
+ * answer. */
+TEST_F(info, goes_on_without_a_driver_library_that_ends_its_process)
+{
+    constexpr char driver[] = GAUDI_TOOLS_DIR "/libbad_driver.so";
+    const struct {
+        const char *how;
+        const char *what;
+    } cases[] = {
+        {"fatal", "signal 11"}, {"control", "signal 11"}, {"deaf", "hangs"}};
+    for (const auto &[how, what] : cases) {
+        SCOPED_TRACE(how);
+        const process_result result =
+            look({}, {{"UCX_GAUDI_DRIVER", driver}, {"BAD_DRIVER", how}});
+        expect_missing(
+            result, what + std::string(" while loading and asking ") + driver,
+            "UCX_GAUDI_DRIVER");
+        EXPECT_TRUE(has_lines(1, "problem   ", result));
+        EXPECT_THAT(result.output, HasSubstr("\nucx       " GAUDI_UCX_VERSION));
+        EXPECT_THAT(result.output,
+                    HasSubstr("/libuct_hlthunk.so.0 (installed"));
+    }
 }
 
 TEST_F(info, says_that_memory_files_are_refused)

@@ -71,7 +71,7 @@ const char *how_to_have_it(const std::string &wanted)
 {
     return (wanted == "emulator") ? shim::install_emulator
            : (wanted.find('/') != wanted.npos)
-               ? "set UCX_GAUDI_DRIVER to the path of a libhl-thunk.so"
+               ? "set UCX_GAUDI_DRIVER to another libhl-thunk.so, or unset it"
                : "install the vendor's libhl-thunk.so, put its directory "
                  "(usually /usr/lib/habanalabs) into LD_LIBRARY_PATH, or set "
                  "UCX_GAUDI_DRIVER to its path";
