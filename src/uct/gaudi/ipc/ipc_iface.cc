@@ -4,6 +4,7 @@
 #include "uct/gaudi/base/memory/memory_map.h"
 #include "uct/gaudi/base/ucx/memory_type.h"
 #include "uct/gaudi/base/ucx/status.h"
+#include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "uct/gaudi/ipc/address.h"
 #include "uct/gaudi/ipc/ipc_md.h"
 #include "uct/gaudi/ipc/service.h"
@@ -175,7 +176,7 @@ bool transport::moves_host(uct_iface_h iface)
 /* One device for the machine, in a process without a card, too. */
 std::vector<base::transport_device> transport::devices()
 {
-    return {{"gaudi", UCT_DEVICE_TYPE_SHM, UCS_SYS_DEVICE_ID_UNKNOWN}};
+    return {{base::ipc_device, UCT_DEVICE_TYPE_SHM, UCS_SYS_DEVICE_ID_UNKNOWN}};
 }
 
 ucs_status_t

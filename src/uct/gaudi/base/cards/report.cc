@@ -25,6 +25,12 @@ shim::report make_report()
                                "leave it unset, or set it to y"});
         all.usable = false;
     }
+    if (!allows_ipc_device()) {
+        all.missing.push_back({"UCX_SHM_DEVICES leaves out gaudi_ipc, whose "
+                               "device is gaudi",
+                               "add gaudi to it, or leave it unset"});
+        all.usable = false;
+    }
     return all;
 }
 

@@ -4,6 +4,9 @@
 #include "uct/gaudi/base/ucx/config.h"
 
 #include <atomic>
+#include <sstream>
+
+#include <fnmatch.h>
 
 namespace gaudi::base {
 
@@ -15,6 +18,7 @@ constexpr bool new_is_default = UCT_API >= UCT_VERSION(1, 16);
 struct ucp_variables {
     struct config {
         char *transports;
+        char *shared_devices;
         int new_protocols;
     };
     static constexpr char title[]                   = "UCP";
@@ -22,14 +26,17 @@ struct ucp_variables {
     static inline ucs_config_field_t config_table[] = {
         {"TLS", "all", "", offsetof(config, transports),
          UCS_CONFIG_TYPE_STRING},
+        {"SHM_DEVICES", "all", "", offsetof(config, shared_devices),
+         UCS_CONFIG_TYPE_STRING},
         {"PROTO_ENABLE", new_is_default ? "y" : "n", "",
          offsetof(config, new_protocols), UCS_CONFIG_TYPE_BOOL},
         {nullptr, nullptr, nullptr, 0, {}}};
 };
 
 struct ucp_settings {
-    std::string transports = "all";
-    bool new_protocols     = new_is_default;
+    std::string transports     = "all";
+    std::string shared_devices = "all";
+    bool new_protocols         = new_is_default;
 };
 
 ucp_settings read_settings()
@@ -38,7 +45,8 @@ ucp_settings read_settings()
     ucp_variables::config values;
     ucp_settings result;
     if (fill_config(&values, entry, true) == UCS_OK) {
-        result = {values.transports, values.new_protocols != 0};
+        result = {values.transports, values.shared_devices,
+                  values.new_protocols != 0};
         ucs_config_parser_release_opts(&values, ucp_variables::config_table);
     }
     return result;
@@ -64,6 +72,18 @@ bool has_usable_protocols()
                 "gaudi: UCX_PROTO_ENABLE=n chooses protocols that this UCX "
                 "cannot use with device memory: there is no Gaudi memory; "
                 "leave UCX_PROTO_ENABLE unset, or set it to y");
+    }
+    return false;
+}
+
+/* As ucp_context.c compares them (ucs_config_names_search). */
+bool allows_ipc_device()
+{
+    std::istringstream devices(read_settings().shared_devices);
+    for (std::string each; std::getline(devices, each, ',');) {
+        if ((each == "all") || (fnmatch(each.c_str(), ipc_device, 0) == 0)) {
+            return true;
+        }
     }
     return false;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * What UCP's own variables choose: which of its two sets of protocols it uses
- * (UCX_PROTO_ENABLE), and among which transports (UCX_TLS).
+ * (UCX_PROTO_ENABLE), and among which transports (UCX_TLS) and devices
+ * (UCX_SHM_DEVICES).
  *
  * Of that depends who moves host memory between the processes of a machine. UCP
  * splits a long message over the fastest transports that can move it. From host
@@ -24,6 +25,12 @@ bool has_new_protocols();
  *  1.16 on, where the new ones are the default. If not, one error is logged,
  *  once. */
 bool has_usable_protocols();
+
+/** gaudi_ipc's one device, which is of the machine. */
+inline constexpr char ipc_device[] = "gaudi";
+
+/** Whether UCX_SHM_DEVICES lets UCP use it. */
+bool allows_ipc_device();
 
 /** How UCP can be kept from moving host memory by a transport that it is to use
  *  for device memory. */
