@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(
         fault_case{"fatal", bad("fatal"), "library",
                    "^DIED: .*signal 11 while loading .*libbad_driver"},
         fault_case{"control", bad("control"), "library",
-                   "^DIED: .*signal 11 while loading .*libbad_driver"},
+                   "^DIED: .*signal 6 while loading .*libbad_driver"},
         fault_case{"deaf",
                    bad("deaf"),
                    "library",
