@@ -89,6 +89,7 @@ foreach(pattern "library/check_of_faults.are_named/wide"
     "the runtime itself ends a step that crashes")
 endforeach()
 foreach(test "gaudi_gtest_emu emu_port_processes.*"
+    "gaudi_gtest_emu emu_port_data.a_gaudi3_writes_host_memory"
     "gaudi_gtest_shim *port_connections*.*" "gaudi_gtest_uct ports_way.*"
     "gaudi_gtest_uct *conformance*/ipc_ports*"
     "gaudi_gtest_uct over/interruptions.*/ports_*"
