@@ -13,6 +13,8 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace gaudi::test {
 
@@ -23,6 +25,22 @@ sigset_t signal_mask()
     sigset_t mask;
     pthread_sigmask(SIG_SETMASK, nullptr, &mask);
     return mask;
+}
+
+/* Of the calling thread; 0: the system does not tell (before Linux 6.12). */
+uint64_t slice_ns()
+{
+    struct {
+        uint32_t size;
+        uint32_t policy;
+        uint64_t flags;
+        uint64_t nice_and_priority;
+        uint64_t runtime_ns;
+        uint64_t deadline_and_period[2];
+    } own{};
+    return (syscall(SYS_sched_getattr, 0, &own, sizeof(own), 0) == 0)
+               ? own.runtime_ns
+               : 0;
 }
 
 } // namespace
@@ -66,6 +84,17 @@ TEST(background_thread, runs_no_signal_handler_of_the_application)
     for (const int number : {SIGSEGV, SIGBUS}) {
         EXPECT_EQ(0, sigismember(&there, number)) << number << " of its own";
     }
+}
+
+TEST(background_thread, gets_a_core_before_programs_that_compute)
+{
+    auto seen = std::make_shared<std::promise<uint64_t>>();
+    util::start_background_thread("gaudi-test",
+                                  [seen] { seen->set_value(slice_ns()); });
+    const uint64_t there = seen->get_future().get();
+    const uint64_t here  = slice_ns();
+    EXPECT_LE(there, here);
+    EXPECT_TRUE((there < here) || (here == 0)) << here << " ns both";
 }
 
 } // namespace gaudi::test
