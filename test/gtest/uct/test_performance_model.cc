@@ -152,20 +152,29 @@ TEST_F(performance_model, the_bandwidth_is_a_setting)
     EXPECT_DOUBLE_EQ(before * 3, bandwidth(UCT_EP_OP_PUT_ZCOPY));
 }
 
+/* Any other would be a promise to UCP, such as that messages stay behind puts
+ * (PUT_AM_ORDER of later releases). */
+constexpr uint64_t promised =
+    UCT_IFACE_FLAG_PUT_SHORT | UCT_IFACE_FLAG_PUT_BCOPY |
+    UCT_IFACE_FLAG_PUT_ZCOPY | UCT_IFACE_FLAG_GET_SHORT |
+    UCT_IFACE_FLAG_GET_BCOPY | UCT_IFACE_FLAG_GET_ZCOPY |
+    UCT_IFACE_FLAG_PENDING | UCT_IFACE_FLAG_CONNECT_TO_IFACE |
+    UCT_IFACE_FLAG_ERRHANDLE_PEER_FAILURE;
+
 TEST_F(performance_model, capabilities_match_the_limits)
 {
     const auto &cap = tl->attr.cap;
-    for (uint64_t flag :
-         {UCT_IFACE_FLAG_PUT_SHORT, UCT_IFACE_FLAG_PUT_BCOPY,
-          UCT_IFACE_FLAG_PUT_ZCOPY, UCT_IFACE_FLAG_GET_SHORT,
-          UCT_IFACE_FLAG_GET_BCOPY, UCT_IFACE_FLAG_GET_ZCOPY,
-          UCT_IFACE_FLAG_PENDING, UCT_IFACE_FLAG_CONNECT_TO_IFACE}) {
-        EXPECT_TRUE(cap.flags & flag);
-    }
-    EXPECT_FALSE(cap.flags & UCT_IFACE_FLAG_AM_BCOPY);
+    EXPECT_EQ(promised, cap.flags);
     EXPECT_EQ(65536u, cap.put.max_bcopy);
     EXPECT_EQ(SIZE_MAX, cap.put.max_zcopy);
     EXPECT_EQ(UINT_MAX, cap.put.max_short);
+}
+
+TEST_F(ipc_performance_model, messages_and_checks_of_peers_are_added)
+{
+    EXPECT_EQ(promised | UCT_IFACE_FLAG_AM_SHORT | UCT_IFACE_FLAG_AM_BCOPY |
+                  UCT_IFACE_FLAG_CB_SYNC | UCT_IFACE_FLAG_EP_CHECK,
+              tl->attr.cap.flags);
 }
 
 TEST_F(ipc_performance_model, puts_and_gets_share_the_link)
