@@ -10,8 +10,10 @@
 
 namespace gaudi::base {
 
-/* Completions collected at a time. */
-static constexpr unsigned poll_batch = 64;
+/* Completions collected at a time: few, so that the first pieces of a message
+ * go on while the card copies the next. A software card copies when it is
+ * polled. */
+static constexpr unsigned poll_batch = 4;
 
 /* Set the addresses of a job, and take and fill the chunk that it goes through.
  * @return Whether there is a chunk, if one is needed. */
