@@ -51,9 +51,10 @@ gaudi_exclude(thread gaudi_gtest_uct "forking.pinned_memory_is_not_shared"
   "in the child the runtime maps memory of its own at the free addresses")
 gaudi_exclude(thread gaudi_gtest_uct "all/faults_of_a_card.*"
   "takes long; it is one thread that meets the faults")
-gaudi_exclude(address gaudi_gtest_tools
-  "over/serving.*/gaudi_copy_gaudi_ipc_sm_proto_*"
-  "takes long; each of the transports has its own tests here")
+foreach(pattern "over/serving.*/any_*" "over/serving.*/gaudi_copy_tcp_*")
+  gaudi_exclude(address gaudi_gtest_tools "${pattern}"
+    "takes long; each of the transports has its own tests here")
+endforeach()
 gaudi_exclude(address gaudi_gtest_tools "undisturbed.*"
   "counts what programs notice of the preload; the sanitizer's runtime is more")
 gaudi_exclude(address gaudi_gtest_tools "command_line.*"

@@ -40,7 +40,8 @@ std::string name_of(const ::testing::TestParamInfo<way_to_peer> &info)
                    (moves_device_memory(info.param) ? "" : "_host_memory"));
 }
 
-/* With an endpoint that notices dead peers: stock sm has none. */
+/* With an endpoint that notices dead peers: stock sm has none, and where it
+ * has, UCX's default takes it. */
 std::vector<way_to_peer> ways(const arguments &choices)
 {
     std::vector<way_to_peer> result;
@@ -97,7 +98,6 @@ TEST_P(serving, bears_memory_that_comes_and_goes_under_lists)
 
 INSTANTIATE_TEST_SUITE_P(over, serving,
                          ::testing::ValuesIn(ways({"", "gaudi_copy,gaudi_ipc",
-                                                   "gaudi_copy,gaudi_ipc,sm",
                                                    "gaudi_copy,tcp"})),
                          name_of);
 
