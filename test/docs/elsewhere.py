@@ -3,12 +3,13 @@
 
 import re
 
-# What stands for something in a command.
+# What stands for something in a command, or would take long.
 PLACEHOLDERS = {
     "PROGRAM": "ucx_info -v",
     "SERVER": "ucx_info -v",
     "PREFIX": "prefix",
     "FOLDER": "$PWD/build",
+    "65536 0.5": "65536 0.01", # as long for each of 14 sizes
 }
 
 # Commands that other tests run: what they begin with, and that test.
