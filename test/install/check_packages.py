@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Makes packages of the build: those for Debian are installed to a temporary
+"""Looks at packages of the build: those for Debian are installed to a temporary
 folder, RPMs have the same files, and the archive runs where it is unpacked.
 
-usage: check_packages.py BUILD_DIRECTORY
+usage: check_packages.py make|use BUILD_DIRECTORY PACKAGES
 
+make puts packages for Debian into the folder PACKAGES; use takes them from there.
 Nothing is installed on this system: what dpkg does goes to the folder, and its
 programs are run from there.
 """
@@ -38,18 +39,20 @@ IN_EACH = ("/copyright", "/changelog.gz", "/changelog.Debian.gz")
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/package"
 
+# How well they are compressed is of no interest.
+QUICK = {"DPKG_DEB_COMPRESSOR_LEVEL": "0", "XZ_DEFAULTS": "-0"}
+
 # What dpkg keeps for itself.
 OF_DPKG = ("var/lib/dpkg", "var/log")
 
 
 def package(kind, build, folder):
     run(SCRIPT, kind, "--from", build, folder, folder=folder,
-        TMPDIR=str(folder))
+        TMPDIR=str(folder), **QUICK)
 
 
-def make(build, folder):
-    """The packages of the build for Debian, by name."""
-    package("deb", build, folder)
+def by_name(folder):
+    """The packages for Debian that are there."""
     made = {}
     for path in folder.glob("*.deb"):
         name = run("dpkg-deb", "--field", path, "Package").strip()
@@ -201,14 +204,21 @@ def check_use(made, root):
     expect(not left, f"left behind: {sorted(left)}")
 
 
-def main(build):
+def make(build, packages):
+    shutil.rmtree(packages, ignore_errors=True)
+    packages.mkdir()
+    package("deb", build, packages)
+    by_name(packages)
+
+
+def use(build, packages):
     with scratch() as place:
-        for name in ("deb", "rpm", "tar", "root"):
+        for name in ("rpm", "tar", "root"):
             (place / name).mkdir()
-        made = make(build, place / "deb")
+        made = by_name(packages)
         check_contents(made)
         check_dependencies(made)
-        check_lintian(place / "deb")
+        check_lintian(packages)
         check_rpms(made, build, place / "rpm")
         check_archive(build, place / "tar")
         check_use(made, place / "root")
@@ -216,4 +226,5 @@ def main(build):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    {"make": make, "use": use}[sys.argv[1]](sys.argv[2],
+                                            pathlib.Path(sys.argv[3]))

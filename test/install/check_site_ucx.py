@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Fails when installing packages takes away a UCX that somebody else packaged.
 
-usage: check_site_ucx.py SOURCE_DIRECTORY BUILD_DIRECTORY
+usage: check_site_ucx.py SOURCE_DIRECTORY PACKAGES
 
-apt and dpkg work on a temporary folder. It has packages `ucx` as UCX itself and
-vendors make them, which exclude the distribution's UCX, and an archive of
-packages without content that have the names and relations of Debian's.
+PACKAGES is a folder with those for Debian. apt and dpkg work on a temporary
+folder. It has packages `ucx` as UCX itself and vendors make them, which exclude
+the distribution's UCX, and an archive of packages without content that have the
+names and relations of Debian's.
 """
 
 import os
@@ -14,7 +15,7 @@ import pathlib
 import re
 import sys
 
-from check_packages import make
+from check_packages import by_name
 from installing import attempt, expect, refused, run, scratch
 
 DEBIAN = "1.13.1-1"
@@ -158,10 +159,9 @@ def check_script(system, source, what):
             script, "build", **system.variables)
 
 
-def main(source, build):
+def main(source, packages):
     with scratch() as place:
-        (place / "packages").mkdir()
-        made = make(pathlib.Path(build), place / "packages")
+        made = by_name(pathlib.Path(packages))
         archive = place / "archive"
         make_archive(archive, pathlib.Path(source), made)
         for name, site in SITES.items():
