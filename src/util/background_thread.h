@@ -17,8 +17,9 @@ namespace gaudi::util {
  * it serves goes on, even if nobody can be warned.
  *
  * The application's signal handlers never run on it: all signals are blocked,
- * but those of its own faults in memory. Where the system can do so (Linux 6.12),
- * it gets a core soon after it wakes, even if programs compute on all of them.
+ * but those of its own faults in memory. Where the system can do so
+ * (Linux 6.12), it gets a core soon after it wakes, even if programs compute on
+ * all of them.
  *
  * @param name  What tools show of it, from the return of this call on; up to 15
  *              characters.
