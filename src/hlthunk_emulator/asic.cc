@@ -10,7 +10,6 @@ asic gaudi2()
     return {.name                 = "gaudi2",
             .device_type          = "GAUDI2",
             .card_name            = "HL225",
-            .device_name          = HLTHUNK_DEVICE_GAUDI2,
             .pci_id               = shim::pci_id_gaudi2,
             .revision             = 1,
             .server_type          = 5, /* HLS-2 */
@@ -39,7 +38,6 @@ asic gaudi3()
     return {.name                 = "gaudi3",
             .device_type          = "GAUDI3",
             .card_name            = "GAUDI3",
-            .device_name          = HLTHUNK_DEVICE_GAUDI3,
             .pci_id               = 0x1060,
             .revision             = 1,
             .server_type          = 10, /* HLS-3 */
@@ -63,26 +61,15 @@ asic gaudi3()
             .tpc_interrupt        = 0xffff};
 }
 
-/* A PCIe card. The newest hlthunk.h that is public has no name for it; its
- * server's type is one of habanalabs_accel.h (enum hl_server_type). */
+/* A PCIe card. Its server's type is one of habanalabs_accel.h (enum
+ * hl_server_type). */
 asic addin_card(asic base, const char *card_name, uint32_t pci_id,
                 uint16_t server_type)
 {
     base.card_name   = card_name;
     base.pci_id      = pci_id;
     base.server_type = server_type;
-    base.device_name = HLTHUNK_DEVICE_INVALID;
     return base;
-}
-
-/* The same for variants that it has no name for. */
-hlthunk_device_name name_of(const std::string &variant)
-{
-    return (variant == "gaudi2b")   ? HLTHUNK_DEVICE_GAUDI2B
-           : (variant == "gaudi2c") ? HLTHUNK_DEVICE_GAUDI2C
-           : (variant == "gaudi2d") ? HLTHUNK_DEVICE_GAUDI2D
-           : (variant == "gaudi3d") ? HLTHUNK_DEVICE_GAUDI3D
-                                    : HLTHUNK_DEVICE_INVALID;
 }
 
 std::optional<asic> find_base(const std::string &name)
@@ -114,7 +101,6 @@ std::optional<asic> parse_asic(const std::string &name)
     if (!letter.empty()) {
         kind->revision = static_cast<uint8_t>(letter[0] - 'a' + 1);
         kind->device_type += static_cast<char>(letter[0] - 'a' + 'A');
-        kind->device_name = name_of(name);
     }
     if (is_addin) {
         kind->device_type += " HL-" + name.substr(2, 3);

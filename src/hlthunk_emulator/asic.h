@@ -30,7 +30,6 @@ struct asic {
     std::string name;        /**< in HLTHUNK_EMU_ASIC */
     std::string device_type; /**< in sysfs */
     const char *card_name;
-    hlthunk_device_name device_name;
     uint32_t pci_id;
     uint8_t revision;
     uint16_t server_type;

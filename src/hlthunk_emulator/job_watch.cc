@@ -27,10 +27,10 @@ constexpr std::string_view head =
 /* How long another process may be writing the head. */
 constexpr std::chrono::seconds longest_turn{5};
 
-clock::duration microseconds(double count)
+clock::duration duration_of(double microseconds)
 {
     return std::chrono::duration_cast<clock::duration>(
-        std::chrono::duration<double, std::micro>(count));
+        std::chrono::duration<double, std::micro>(microseconds));
 }
 
 const char *text_of(uint32_t status)
@@ -131,7 +131,7 @@ std::optional<clock::time_point> job_watch::begin(uint64_t seq,
     }
     model_->add({.job   = seq,
                  .start = model_time_of(owner.submitted +
-                                        microseconds(model_->speed().doorbell)),
+                                        duration_of(model_->speed().doorbell)),
                  .end   = 0,
                  .left  = static_cast<double>(copy.bytes),
                  .owner = 0,
@@ -152,7 +152,7 @@ clock::time_point job_watch::awake_after(clock::time_point end) const
 {
     return ((model_ == nullptr) || (end == clock::time_point::max()))
                ? clock::time_point{}
-               : end + microseconds(model_->speed().wakeup);
+               : end + duration_of(model_->speed().wakeup);
 }
 
 void job_watch::leave_model(uint64_t seq)

@@ -10,10 +10,10 @@
  */
 #pragma once
 
+#include "hlthunk_emulator/driver/abi.h"
 #include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/job_table.h"
 #include "hlthunk_emulator/packet_reader.h"
-#include "hlthunk_emulator/settings.h"
 
 #include <chrono>
 #include <cstdint>
@@ -34,19 +34,34 @@ public:
                   completed_jobs &completed, const char *name,
                   unsigned card = 0, std::unique_ptr<job_watch> watch = {});
 
-    /** As hlthunk_command_submission.
-     *  @param fate  What the job is to meet with; nullptr: nothing. */
-    int submit(card_lock &lock, const hlthunk_cs_in &in, uint64_t &seq_p,
-               const fault_effect *fate = nullptr);
+    /** Whether as many jobs as the card takes are under way. */
+    bool is_full()
+    {
+        jobs_.end_holds();
+        return jobs_.is_full();
+    }
 
-    /** As hlthunk_emu_copy. */
-    int copy(card_lock &lock, const copy_request &wanted, unsigned engine,
-             uint64_t &seq_p, const fault_effect *fate = nullptr);
+    /** The next job's number; not while @ref is_full. */
+    uint64_t take_number() { return jobs_.take_number(); }
 
-    /** As hlthunk_wait_for_cs; for a card that has not broken down, or does so
-     *  meanwhile. */
+    /** Begin the job of this number.
+     *  @param fate  What it is to meet with; nullptr: nothing. */
+    void begin(uint64_t seq, const hl_cs_chunk *chunks, uint32_t count,
+               const fault_effect *fate);
+
+    /** As hlthunk_emu_copy, and -EAGAIN while @ref is_full. */
+    int copy(const copy_request &wanted, unsigned engine, uint64_t &seq_p,
+             const fault_effect *fate = nullptr);
+
+    /** Wait until there is room for a job.
+     *  @return 0, -ENODEV when the card is closed, or -EBUSY when it is broken
+     *          down. */
+    int wait_for_room(card_lock &lock);
+
+    /** As the driver's wait for a submission; for a card that has not broken
+     *  down, or does so meanwhile. */
     int wait(card_lock &lock, uint64_t seq, uint64_t timeout_us,
-             uint32_t &status_p);
+             driver::wait_out &out);
 
     /** Copy one piece. @return false when there is none to copy now. */
     bool run_piece(card_lock &lock);
@@ -123,10 +138,6 @@ private:
         return jobs_.waiting().are_stopped() || breakdown();
     }
 
-    int validate(const hlthunk_cs_in &in) const;
-    int look_at_flags(uint32_t flags) const;
-    inline int find_slot(card_lock &lock);
-    [[gnu::noinline]] int wait_for_slot(card_lock &lock);
     void enter(const part &added);
     void run_or_enter(part &only);
     bool run_unqueued(part &only);
@@ -147,7 +158,6 @@ private:
     [[gnu::format(printf, 3, 4)]] void fault(const part &current,
                                              const char *format, ...);
 
-    const settings &settings_ = get_settings();
     const mmu &table_;
     hlthunk_emu_counters &counters_;
     const char *const name_;

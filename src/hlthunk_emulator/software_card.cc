@@ -196,7 +196,7 @@ uint64_t software_card::free_dram()
                : get_settings().user_hbm();
 }
 
-void software_card::open_stats(hlthunk_open_stats_info &stats)
+void software_card::open_stats(driver::open_stats_info &stats)
 {
     using std::chrono::duration_cast;
     using std::chrono::milliseconds;
@@ -222,62 +222,35 @@ void software_card::kick_engines()
         {index_, [](unsigned card) { return at(card).run_unattended(); }});
 }
 
-/* Hand over a job, and see that somebody does it. */
-template <typename Submit>
-int software_card::hand_over(Submit &&submit)
+int software_card::wait_for_room()
 {
-    bool waiting_work = false;
-    int ret           = 0;
-    {
-        lock_.lock(); /* not by unique_lock, which is slower */
-        card_lock lock(lock_, std::adopt_lock);
-        ret = enter(faulty_call::submit);
-        if (ret != 0) {
-            return ret;
-        }
-        if (faults::any()) {
-            const fault_effect fate = faults::meet(faulty_call::job, index_);
-            ret                     = submit(lock, open_->queues,
-                         (fate.kind == fault_kind::none) ? nullptr : &fate);
-        } else {
-            ret = submit(lock, open_->queues, nullptr);
-        }
-        waiting_work = (open_ != nullptr) && !open_->queues.is_idle();
-    }
-    if (waiting_work) {
-        kick_engines();
-    }
-    return ret;
-}
-
-int software_card::submit(const hlthunk_cs_in &in, uint64_t &seq_p)
-{
-    return hand_over(
-        [&](card_lock &lock, queue_manager &queues, const fault_effect *fate) {
-            return queues.submit(lock, in, seq_p, fate);
-        });
+    card_lock lock(lock_);
+    const int ret = enter({});
+    return (ret != 0) ? ret : open_->queues.wait_for_room(lock);
 }
 
 int software_card::copy(uint64_t dst, uint64_t src, uint64_t size,
                         unsigned engine, uint64_t &seq_p)
 {
-    return hand_over(
-        [&](card_lock &lock, queue_manager &queues, const fault_effect *fate) {
-            return queues.copy(lock, {dst, src, size}, engine, seq_p, fate);
-        });
+    const auto work = [&](context &card, const fault_effect *fate) {
+        return card.queues.copy({dst, src, size}, engine, seq_p, fate);
+    };
+    int ret = hand_over(work);
+    while (ret == -EAGAIN) {
+        ret = wait_for_room();
+        ret = (ret != 0) ? ret : hand_over(work);
+    }
+    return ret;
 }
 
-int software_card::wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p)
+int software_card::wait(uint64_t seq, uint64_t timeout_us,
+                        driver::wait_out &out)
 {
-    if ((seq != 0) && completed_.has(seq) && !faults::any()) {
-        status_p = shim::cs_completed;
-        return 0;
-    }
     card_lock lock(lock_);
     int ret = enter(faulty_call::wait);
     if (ret == 0) {
         ++polls_;
-        ret = open_->queues.wait(lock, seq, timeout_us, status_p);
+        ret = open_->queues.wait(lock, seq, timeout_us, out);
     }
     if ((ret != 0) && (open_ != nullptr)) {
         open_->queues.end_unfinished(lock, seq, ret);
@@ -285,14 +258,14 @@ int software_card::wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p)
     return ret;
 }
 
-int software_card::dram_usage(hlthunk_dram_usage_info &usage)
+int software_card::dram_usage(driver::dram_usage_info &usage)
 {
     card_lock lock(lock_);
     if (open_ == nullptr) {
         return -EBADF;
     }
-    usage.dram_free_mem = open_->memory.free_bytes();
-    usage.ctx_dram_mem  = open_->memory.size() - usage.dram_free_mem;
+    usage.free       = open_->memory.free_bytes();
+    usage.of_context = open_->memory.size() - usage.free;
     return 0;
 }
 

@@ -8,12 +8,14 @@
 #pragma once
 
 #include "hlthunk_emulator/box.h"
+#include "hlthunk_emulator/driver/abi.h"
 #include "hlthunk_emulator/faults.h"
 #include "hlthunk_emulator/hbm.h"
 #include "hlthunk_emulator/hlthunk_emu.h"
 #include "hlthunk_emulator/mmu.h"
 #include "hlthunk_emulator/node_file.h"
 #include "hlthunk_emulator/queue_manager.h"
+#include "hlthunk_emulator/settings.h"
 #include "util/fork_handlers.h"
 
 #include <array>
@@ -51,6 +53,7 @@ public:
 
         const char *const name;
         const unsigned index;
+        const settings &is = get_settings();
         util::unique_fd holder; /* keeps other openers out */
         util::closed_in_children holder_closed_in_children;
         node_file node;
@@ -101,8 +104,8 @@ public:
     /** Free device memory, bytes, whoever has the card open. */
     uint64_t free_dram();
 
-    /** As hlthunk_get_open_stats. */
-    void open_stats(hlthunk_open_stats_info &stats);
+    /** Opens of the compute node: of this process, see hlthunk_emu.h. */
+    void open_stats(driver::open_stats_info &stats);
 
     [[nodiscard]] unsigned index() const { return index_; }
 
@@ -138,9 +141,21 @@ public:
     {
         return with_open(call, [](context &, card_lock &) { return 0; });
     }
-    int submit(const hlthunk_cs_in &in, uint64_t &seq_p);
-    int wait(uint64_t seq, uint64_t timeout_us, uint32_t &status_p);
-    int dram_usage(hlthunk_dram_usage_info &usage);
+    /** Hand over a job, work(context, fate), and see that somebody does it.
+     *  fate: what it is to meet with; nullptr: nothing. */
+    template <typename Work>
+    int hand_over(Work &&work);
+    /** Sleep until a job may be handed over, which was answered with
+     *  -EAGAIN. */
+    int wait_for_room();
+    /** Whether it is known, without a look at the card, that a job has completed
+     *  and that asking for it meets with nothing. */
+    bool has_completed(uint64_t seq)
+    {
+        return (seq != 0) && completed_.has(seq) && !faults::any();
+    }
+    int wait(uint64_t seq, uint64_t timeout_us, driver::wait_out &out);
+    int dram_usage(driver::dram_usage_info &usage);
     int counters(hlthunk_emu_counters &counters_p);
     int pause(bool paused);
     int copy(uint64_t dst, uint64_t src, uint64_t size, unsigned engine,
@@ -155,8 +170,6 @@ private:
     explicit software_card(unsigned index);
     void kick_engines();
     bool run_unattended(); /* see engine_work */
-    template <typename Submit>
-    int hand_over(Submit &&submit);
     int enter(std::optional<faulty_call> call)
     {
         const bool is_well = (open_ != nullptr) && !faults::any() &&
@@ -189,5 +202,32 @@ private:
     uint64_t polls_      = 0;        /* calls of wait */
     uint64_t polls_seen_ = 0; /* of these, at the last look of a thread */
 };
+
+template <typename Work>
+int software_card::hand_over(Work &&work)
+{
+    bool waiting_work = false;
+    int ret           = 0;
+    {
+        lock_.lock(); /* not by unique_lock, which is slower */
+        card_lock lock(lock_, std::adopt_lock);
+        ret = enter(faulty_call::submit);
+        if (ret != 0) {
+            return ret;
+        }
+        if (faults::any()) {
+            const fault_effect fate = faults::meet(faulty_call::job, index_);
+            ret =
+                work(*open_, (fate.kind == fault_kind::none) ? nullptr : &fate);
+        } else {
+            ret = work(*open_, nullptr);
+        }
+        waiting_work = !open_->queues.is_idle();
+    }
+    if (waiting_work) {
+        kick_engines();
+    }
+    return ret;
+}
 
 } // namespace gaudi::emu

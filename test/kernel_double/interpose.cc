@@ -4,7 +4,8 @@
  * and on what shows them, in front of the C library's. Whatever has to do with
  * neither passes.
  */
-#include "kernel_double/device.h"
+#include "hlthunk_emulator/driver/ioctl.h"
+#include "hlthunk_emulator/hlthunk_emu.h"
 #include "kernel_double/kernel.h"
 
 #include <cerrno>
@@ -24,6 +25,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+using namespace gaudi;
 using namespace gaudi::kernel_double;
 
 #define DOUBLE_PUBLIC extern "C" __attribute__((visibility("default")))
@@ -61,12 +63,12 @@ Result as_system_call(Result result)
 }
 
 /* A device file of the box, by name. */
-node_of_card named(const char *path)
+device_file named(const char *path)
 {
     return ((path != nullptr) && !own_call::is_active() &&
             (std::strncmp(path, "/dev/", 5) == 0))
                ? find_device_file(path)
-               : node_of_card{};
+               : device_file{};
 }
 
 mode_t mode_of(int flags, va_list arguments)
@@ -75,19 +77,41 @@ mode_t mode_of(int flags, va_list arguments)
                                                   : 0;
 }
 
+int open_file(device_file which, int flags)
+{
+    const own_call own;
+    const int fd = emu::open_device_file(which);
+    if ((fd >= 0) && ((flags & O_CLOEXEC) == 0)) {
+        fcntl(fd, F_SETFD, 0);
+    }
+    return fd;
+}
+
+/* Whether a descriptor is one of a card, also of another process. Thorough: a
+ * duplicate, too, which takes locks of cards. */
+bool is_device_file(int fd, bool thorough)
+{
+    if (own_call::is_active()) {
+        return false;
+    }
+    const own_call own;
+    return (thorough ? emu::look_up(fd) : emu::device_file_at(fd)).kind !=
+           file_of::nothing;
+}
+
 template <typename Open>
 int open_path(const char *path, int flags, Open &&pass)
 {
-    const node_of_card which = named(path);
-    if (which.kind != node::none) {
-        return as_system_call(open_node(which, flags));
+    const device_file which = named(path);
+    if (which.kind != file_of::nothing) {
+        return as_system_call(open_file(which, flags));
     }
     return pass(redirect(path));
 }
 
 /* What stat says of a device file. */
 template <typename Stat>
-void show_as_device(Stat *info, node_of_card which)
+void show_as_device(Stat *info, device_file which)
 {
     info->st_mode = S_IFCHR | 0666;
     info->st_rdev = device_number(which);
@@ -95,7 +119,7 @@ void show_as_device(Stat *info, node_of_card which)
 }
 
 /* A descriptor that another process may have opened, and this one got. */
-node_of_card opened(int fd, mode_t mode, nlink_t links)
+device_file opened(int fd, mode_t mode, nlink_t links)
 {
     char name[32];
     char target[PATH_MAX];
@@ -109,15 +133,15 @@ node_of_card opened(int fd, mode_t mode, nlink_t links)
     errno              = saved;
     return (size > 0)
                ? find_linked(std::string(target, static_cast<size_t>(size)))
-               : node_of_card{};
+               : device_file{};
 }
 
 template <typename Stat>
 int stat_fd(int ret, int fd, Stat *info)
 {
     if (ret == 0) {
-        const node_of_card which = opened(fd, info->st_mode, info->st_nlink);
-        if (which.kind != node::none) {
+        const device_file which = opened(fd, info->st_mode, info->st_nlink);
+        if (which.kind != file_of::nothing) {
             show_as_device(info, which);
         }
     }
@@ -127,9 +151,9 @@ int stat_fd(int ret, int fd, Stat *info)
 template <typename Stat, typename Pass>
 int stat_path(const char *path, Stat *info, Pass &&pass)
 {
-    const int ret            = pass(redirect(path));
-    const node_of_card which = (ret == 0) ? named(path) : node_of_card{};
-    if (which.kind != node::none) {
+    const int ret           = pass(redirect(path));
+    const device_file which = (ret == 0) ? named(path) : device_file{};
+    if (which.kind != file_of::nothing) {
         show_as_device(info, which);
     }
     return ret;
@@ -228,9 +252,9 @@ DOUBLE_PUBLIC DIR *opendir(const char *path)
 
 DOUBLE_PUBLIC int close(int fd)
 {
-    if (!own_call::is_active() && (find_node(fd, false).kind != node::none)) {
+    if (is_device_file(fd, false)) {
         const own_call own;
-        return hlthunk_close(fd);
+        return emu::close_device_file(fd);
     }
     return NEXT(close)(fd);
 }
@@ -244,13 +268,10 @@ DOUBLE_PUBLIC int ioctl(int fd, unsigned long request, ...)
     va_start(arguments, request);
     void *argument = va_arg(arguments, void *);
     va_end(arguments);
-    if (!own_call::is_active()) {
-        const bool may_be =
-            (_IOC_TYPE(request) == 'H') || (_IOC_TYPE(request) == 'd');
-        const node_of_card of = find_node(fd, may_be);
-        if (of.kind != node::none) {
-            return as_system_call(control_node(fd, of, request, argument));
-        }
+    const unsigned type = _IOC_TYPE(request);
+    if (is_device_file(fd, (type == 'H') || (type == 'd'))) {
+        const own_call own;
+        return as_system_call(emu::driver::control(fd, request, argument));
     }
     return NEXT(ioctl)(fd, request, argument);
 }
@@ -305,8 +326,8 @@ DOUBLE_PUBLIC int statx(int directory, const char *path, int flags,
                         unsigned mask, struct statx *info) noexcept
 {
     const int ret = NEXT(statx)(directory, redirect(path), flags, mask, info);
-    const node_of_card which = (ret == 0) ? named(path) : node_of_card{};
-    if (which.kind != node::none) {
+    const device_file which = (ret == 0) ? named(path) : device_file{};
+    if (which.kind != file_of::nothing) {
         info->stx_mode       = S_IFCHR | 0666;
         info->stx_rdev_major = major(device_number(which));
         info->stx_rdev_minor = minor(device_number(which));

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernel_double/kernel.h"
 
+#include "hlthunk_emulator/box.h"
 #include "hlthunk_emulator/settings.h"
 #include "hlthunk_emulator/sysfs_view.h"
-#include "kernel_double/kernel_abi.h"
+#include "kernel_double/rules.h"
 #include "util/made_once.h"
 #include "util/text.h"
 
@@ -13,7 +14,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -25,14 +25,28 @@ namespace gaudi::kernel_double {
 namespace {
 
 namespace fs = std::filesystem;
+using emu::driver::hw_ip_info;
+using emu::driver::old_hw_ip_bytes;
 
 constexpr kernel kernels[] = {
-    {"6.1", false, "/dev/", "hl", "hl_controlD", "habanalabs", false,
-     old_hw_ip_bytes},
-    {"6.6", false, "/dev/accel/", "accel", "accel_controlD", "accel", true,
-     sizeof(hw_ip_info)},
-    {"6.12", true, "/dev/accel/", "accel", "accel_controlD", "accel", true,
-     sizeof(hw_ip_info)},
+    {"6.1",
+     {false, false, false, old_hw_ip_bytes},
+     "/dev/",
+     "hl",
+     "hl_controlD",
+     "habanalabs"},
+    {"6.6",
+     {false, true, false, sizeof(hw_ip_info)},
+     "/dev/accel/",
+     "accel",
+     "accel_controlD",
+     "accel"},
+    {"6.12",
+     {true, true, false, sizeof(hw_ip_info)},
+     "/dev/accel/",
+     "accel",
+     "accel_controlD",
+     "accel"},
 };
 constexpr const kernel &default_kernel = kernels[1];
 
@@ -41,36 +55,10 @@ constexpr unsigned drm_major     = 261;
 constexpr unsigned control_major = 238;
 constexpr unsigned old_major     = 236;
 
-struct shown_card {
-    std::string bus_id;
-    hlthunk_hw_ip_info info{};
-    int numa = -1;
-};
-
 struct box {
     std::string folder; /* empty: cannot be made */
     unsigned cards = 0;
 };
-
-std::vector<shown_card> look_at_cards()
-{
-    std::vector<shown_card> cards;
-    for (int number = 0;; ++number) {
-        const int fd = hlthunk_open_control(number, nullptr);
-        if (fd < 0) {
-            return cards;
-        }
-        char bus_id[shim::bus_id_size] = {};
-        shown_card card;
-        (void)hlthunk_get_pci_bus_id_from_fd(fd, bus_id, sizeof(bus_id));
-        (void)hlthunk_get_hw_ip_info(fd, &card.info);
-        hlthunk_close(fd);
-        const auto node = emu::numa_node_of(static_cast<unsigned>(number));
-        card.bus_id     = bus_id;
-        card.numa       = node.has_value() ? static_cast<int>(*node) : -1;
-        cards.push_back(card);
-    }
-}
 
 std::string hex(uint32_t value)
 {
@@ -79,25 +67,16 @@ std::string hex(uint32_t value)
     return text;
 }
 
-/* sysfs.c: device_type, by device and revision. */
-std::string type_of(const hlthunk_hw_ip_info &info)
-{
-    const bool is_addin =
-        (info.device_id == 0x1021) || (info.device_id == 0x1063);
-    const bool is_gaudi2 = (info.device_id / 16 == shim::pci_id_gaudi2 / 16);
-    if (!is_gaudi2 && (info.device_id / 16 != 0x106)) {
-        return "GAUDI\n";
-    }
-    const char *const letters[] = {"", "", "B", "C", "D", "E"};
-    std::string text            = is_gaudi2 ? "GAUDI2" : "GAUDI3";
-    text +=
-        letters[(info.revision_id < std::size(letters)) ? info.revision_id : 0];
-    return text + (!is_addin ? "" : is_gaudi2 ? " HL-288" : " HL-338") + "\n";
-}
-
 std::string number_text(dev_t number)
 {
     return std::to_string(major(number)) + ":" + std::to_string(minor(number));
+}
+
+/* -1: unknown. */
+int numa_of(unsigned card)
+{
+    const auto node = emu::numa_node_of(card);
+    return node.has_value() ? static_cast<int>(*node) : -1;
 }
 
 std::string cpus_of(int numa, const char *file)
@@ -120,39 +99,40 @@ void link(const fs::path &path, const std::string &target)
     fs::create_symlink(target, path);
 }
 
-void add_card(const fs::path &root, unsigned index, const shown_card &card)
+void add_card(const fs::path &root, unsigned index)
 {
-    const kernel &is         = the_kernel();
-    const std::string number = std::to_string(index);
-    const fs::path function =
-        root / "sys/devices" / ("pci" + card.bus_id.substr(0, 7)) / card.bus_id;
+    const kernel &is          = the_kernel();
+    const emu::asic &kind     = *emu::get_settings().kind;
+    const std::string bus_id  = emu::bus_id_of(index);
+    const std::string bus     = "pci" + bus_id.substr(0, 7);
+    const int numa            = numa_of(index);
+    const std::string number  = std::to_string(index);
+    const fs::path function   = root / "sys/devices" / bus / bus_id;
     const std::string names[] = {is.primary + number, is.control + number};
     const fs::path folder     = root / "sys/class" / is.sysfs_class;
 
     write(function / "vendor", "0x1da3\n");
-    write(function / "device", hex(card.info.device_id));
+    write(function / "device", hex(kind.pci_id));
     write(function / "class", "0x120000\n");
-    write(function / "numa_node", std::to_string(card.numa) + "\n");
-    write(function / "local_cpulist", cpus_of(card.numa, "cpulist"));
-    write(function / "local_cpus", cpus_of(card.numa, "cpumap"));
-    link(root / "sys/bus/pci/devices" / card.bus_id,
-         "../../../devices/pci" + card.bus_id.substr(0, 7) + "/" + card.bus_id);
+    write(function / "numa_node", std::to_string(numa) + "\n");
+    write(function / "local_cpulist", cpus_of(numa, "cpulist"));
+    write(function / "local_cpus", cpus_of(numa, "cpumap"));
+    link(root / "sys/bus/pci/devices" / bus_id,
+         "../../../devices/" + bus + "/" + bus_id);
 
-    const fs::path attributes = is.is_drm ? function : folder / names[0];
-    write(attributes / "pci_addr", card.bus_id + "\n");
-    write(attributes / "device_type", type_of(card.info));
+    const fs::path attributes = is.driver.is_drm ? function : folder / names[0];
+    write(attributes / "pci_addr", bus_id + "\n");
+    write(attributes / "device_type", kind.device_type + "\n");
     write(attributes / "status", "Operational\n");
-    if (is.is_drm) {
-        write(attributes / "module_id",
-              std::to_string(card.info.module_id) + "\n");
-        link(folder / names[0] / "device", "../../../devices/pci" +
-                                               card.bus_id.substr(0, 7) + "/" +
-                                               card.bus_id);
+    if (is.driver.is_drm) {
+        write(attributes / "module_id", number + "\n");
+        link(folder / names[0] / "device",
+             "../../../devices/" + bus + "/" + bus_id);
     }
 
-    for (const node kind : {node::compute, node::control}) {
-        const std::string &name  = names[(kind == node::compute) ? 0 : 1];
-        const std::string device = number_text(device_number({kind, index}));
+    for (const file_of what : {file_of::compute, file_of::control}) {
+        const std::string &name  = names[(what == file_of::compute) ? 0 : 1];
+        const std::string device = number_text(device_number({what, index}));
         write(folder / name / "dev", device + "\n");
         link(root / "sys/dev/char" / device,
              std::string("../../class/") + is.sysfs_class + "/" + name);
@@ -163,15 +143,13 @@ void add_card(const fs::path &root, unsigned index, const shown_card &card)
 box make_box()
 {
     const own_call own;
-    const std::vector<shown_card> cards = look_at_cards();
-    box result{"", static_cast<unsigned>(cards.size())};
+    const emu::settings &is = emu::get_settings();
+    box result{"", is.devices};
 
     std::string what = the_kernel().release;
-    for (const shown_card &card : cards) {
-        what += " " + card.bus_id + " " + std::to_string(card.info.module_id) +
-                " " + std::to_string(card.info.device_id) + " " +
-                std::to_string(card.info.revision_id) + " " +
-                std::to_string(card.numa);
+    for (unsigned i = 0; i < is.devices; ++i) {
+        what += " " + emu::bus_id_of(i) + " " + is.kind->device_type + " " +
+                std::to_string(numa_of(i));
     }
     const std::string base = GAUDI_BUILD_DIR "/kernel-double/";
     const std::string name =
@@ -180,8 +158,8 @@ box make_box()
         if (!fs::exists(name)) {
             const std::string made = name + "." + std::to_string(getpid());
             fs::create_directories(made + "/sys");
-            for (unsigned i = 0; i < cards.size(); ++i) {
-                add_card(made, i, cards[i]);
+            for (unsigned i = 0; i < is.devices; ++i) {
+                add_card(made, i);
             }
             std::error_code others; /* were faster */
             fs::rename(made, name, others);
@@ -252,15 +230,26 @@ const kernel &the_kernel()
     return chosen;
 }
 
-dev_t device_number(node_of_card of)
+namespace {
+
+/* Before the program makes its first call. */
+[[gnu::constructor]] void be_that_kernel()
 {
-    const bool control = (of.kind == node::control);
-    return the_kernel().is_drm
+    emu::driver::emulated = the_kernel().driver;
+    emu::driver::watcher  = report;
+}
+
+} // namespace
+
+dev_t device_number(device_file of)
+{
+    const bool control = (of.kind == file_of::control);
+    return the_kernel().driver.is_drm
                ? makedev(control ? control_major : drm_major, of.card)
                : makedev(old_major, 2 * of.card + (control ? 1 : 0));
 }
 
-node_of_card find_device_file(const std::string &path)
+device_file find_device_file(const std::string &path)
 {
     const kernel &is      = the_kernel();
     const std::string dev = is.dev;
@@ -268,12 +257,12 @@ node_of_card find_device_file(const std::string &path)
         return {};
     }
     const std::string name = path.substr(dev.size());
-    for (const node kind : {node::control, node::compute}) {
+    for (const file_of kind : {file_of::control, file_of::compute}) {
         const auto number = util::number_behind(
-            (kind == node::control) ? is.control : is.primary, name);
+            (kind == file_of::control) ? is.control : is.primary, name);
         if (number.has_value()) {
-            return (*number < the_box().cards) ? node_of_card{kind, *number}
-                                               : node_of_card{};
+            return (*number < the_box().cards) ? device_file{kind, *number}
+                                               : device_file{};
         }
     }
     return {};
@@ -311,7 +300,7 @@ std::string without_folder(std::string path)
     return path;
 }
 
-node_of_card find_linked(const std::string &target)
+device_file find_linked(const std::string &target)
 {
     const std::string_view begin = "/memfd:hlthunk-emu/";
     std::string_view name        = target;
@@ -327,22 +316,22 @@ node_of_card find_linked(const std::string &target)
     const auto compute = util::number_behind("accel", name);
     const auto control = util::number_behind("accel_controlD", name);
     if (compute.has_value()) {
-        return {node::compute, *compute};
+        return {file_of::compute, *compute};
     }
-    return control.has_value() ? node_of_card{node::control, *control}
-                               : node_of_card{};
+    return control.has_value() ? device_file{file_of::control, *control}
+                               : device_file{};
 }
 
 std::string shown_link(const std::string &target)
 {
-    const node_of_card found = find_linked(target);
-    if (found.kind == node::none) {
+    const device_file found = find_linked(target);
+    if (found.kind == file_of::nothing) {
         return without_folder(target);
     }
     const kernel &is = the_kernel();
     return is.dev +
-           std::string((found.kind == node::control) ? is.control
-                                                     : is.primary) +
+           std::string((found.kind == file_of::control) ? is.control
+                                                        : is.primary) +
            std::to_string(found.card);
 }
 

@@ -16,7 +16,8 @@
  */
 #pragma once
 
-#include "kernel_double/engines.h"
+#include "hlthunk_emulator/device_files.h"
+#include "hlthunk_emulator/driver/ioctl.h"
 
 #include <string>
 
@@ -24,24 +25,40 @@
 
 namespace gaudi::kernel_double {
 
+/** While one lives, system calls of this thread are the emulator's own and
+ *  pass through the double. */
+class own_call {
+public:
+    own_call() { ++depth; }
+    ~own_call() { --depth; }
+    own_call(const own_call &)            = delete;
+    own_call &operator=(const own_call &) = delete;
+
+    static bool is_active() { return depth > 0; }
+
+private:
+    static inline thread_local int depth = 0;
+};
+
+using emu::device_file;
+using emu::file_of;
+
 struct kernel {
     const char *release;
-    bool is_drm;
+    emu::driver::release driver;
     const char *dev;     /**< folder of the device files, with / */
     const char *primary; /**< names there, without the number */
     const char *control;
     const char *sysfs_class;
-    bool exports; /**< memory of Gaudi2 as dma-bufs */
-    size_t hw_ip_bytes;
 };
 
 const kernel &the_kernel();
 
 /** Number of the device file of a card. */
-dev_t device_number(node_of_card of);
+dev_t device_number(device_file of);
 
-/** What a path below /dev names: a node of the box, or none. */
-node_of_card find_device_file(const std::string &path);
+/** What a path below /dev names: a device file of the box, or nothing. */
+device_file find_device_file(const std::string &path);
 
 /** The path to use for a path: in the double's folder if that has it, else the
  *  same. The result stays until the thread's next call. */
@@ -58,6 +75,6 @@ std::string without_folder(std::string path);
 std::string shown_link(const std::string &target);
 
 /** What a descriptor of any process is, by the link that the kernel shows. */
-node_of_card find_linked(const std::string &target);
+device_file find_linked(const std::string &target);
 
 } // namespace gaudi::kernel_double

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "kernel_double/rules.h"
 
-#include "kernel_double/engines.h"
+#include "kernel_double/kernel.h"
 #include "util/fork_handlers.h"
 
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -62,21 +61,14 @@ void write_report(const std::string &line)
 
 } // namespace
 
-int broken(const char *rule, int error, const char *format, ...)
+void report(const char *rule, const char *what)
 {
     const own_call own;
-    char what[256];
-    va_list arguments;
-    va_start(arguments, format);
-    std::vsnprintf(what, sizeof(what), format, arguments);
-    va_end(arguments);
-
     const std::lock_guard<util::child_mutex> guard(lock);
     if (reported().insert(rule).second) {
         write_report("kernel-double: " + std::string(rule) + ": " + what +
                      " [" + command_line() + "]\n");
     }
-    return -error;
 }
 
 } // namespace gaudi::kernel_double

@@ -9,8 +9,7 @@
 
 namespace gaudi::kernel_double {
 
-/** @return -error, for the caller to return. */
-[[gnu::format(printf, 3, 4)]] int broken(const char *rule, int error,
-                                         const char *format, ...);
+/** A rule was broken. */
+void report(const char *rule, const char *what);
 
 } // namespace gaudi::kernel_double

@@ -16,8 +16,8 @@ The rooms from the lowest to the highest one, see docs/architecture.md:
 
 util and hlthunk_shim know no UCX; copy and ipc do not know each other; nothing
 includes the emulator, except tests and benches, which include its hooks, tests
-of its parts, and the tests' double of the kernel driver, which is linked with
-it.
+of its parts, the tests' double of the kernel driver, which is linked with it,
+and the comparison of its declarations with the driver's.
 
 A header and the source of the same name count as one. None of these may reach
 itself through what it includes.
@@ -38,7 +38,8 @@ ENGINE, LIBRARY = SHIM + "engine/", SHIM + "library/"
 ENGINE_SEAM = ENGINE + "dma_engine.h"
 EMULATOR = "src/hlthunk_emulator/"
 HOOKS = EMULATOR + "hlthunk_emu.h"
-LINKED_WITH_IT = ("test/gtest/emu/", "test/kernel_double/")
+LINKED_WITH_IT = ("test/gtest/emu/", "test/kernel_double/",
+                  "test/static/headers/")
 GAUDI = "src/uct/gaudi/"
 PROGRAM = "src/program/"
 BASE, COPY, IPC = GAUDI + "base/", GAUDI + "copy/", GAUDI + "ipc/"
@@ -53,10 +54,14 @@ DRIVER = [SHIM, ABI, DISCOVERY, PORTS, REPORT, UTIL]
 # those in the folders below it, unless the whole tree below it is meant (*).
 ALLOWED = [
     (UTIL, []),
-    (EMULATOR + "ports/", [EMULATOR, UTIL, ABI + "ports.h",
-                          PORTS + "box_maps.h"]),
+    (EMULATOR + "ports/", [EMULATOR, EMULATOR + "driver/", UTIL,
+                          ABI + "ports.h", PORTS + "box_maps.h"]),
+    (EMULATOR + "driver/", [EMULATOR, EMULATOR + "ports/", UTIL,
+                           ABI + "hlthunk.h"]),
+    (EMULATOR + "library/", [EMULATOR, EMULATOR + "driver/",
+                            ABI + "hlthunk.h"]),
     (EMULATOR + "hbl/", [EMULATOR + "ports/calls.h", ABI + "ports.h"]),
-    (EMULATOR, [EMULATOR + "ports/", UTIL, ABI + "hlthunk.h",
+    (EMULATOR, [EMULATOR + "driver/", EMULATOR + "ports/", UTIL, ABI + "hlthunk.h",
                 ABI + "lin_dma.h"]),
     (ABI, []),
     (LIBRARY, [UTIL]),

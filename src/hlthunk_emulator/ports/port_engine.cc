@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/ports/port_engine.h"
 
-#include "hlthunk_emulator/api.h"
+#include "hlthunk_emulator/driver/files.h"
 #include "hlthunk_emulator/settings.h"
 #include "util/background_thread.h"
 #include "util/locks.h"

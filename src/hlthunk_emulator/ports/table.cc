@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "hlthunk_emulator/ports/calls.h"
 
-#include "hlthunk_emulator/api.h"
 #include "hlthunk_emulator/ports/port_engine.h"
+#include "hlthunk_emulator/public.h"
 #include "hlthunk_emulator/settings.h"
 
 #include <bit>

@@ -212,11 +212,11 @@ TEST(emu_control, does_nothing_but_inform)
 
     errno = 0;
     EXPECT_EQ(hl().hlthunk_device_memory_alloc(control, 1, 0, false, true), 0u);
-    EXPECT_EQ(errno, EBADF);
+    EXPECT_EQ(errno, ENOTTY);
     EXPECT_EQ(hl().hlthunk_device_memory_map(control, handle, 0), 0u);
-    EXPECT_EQ(hl().hlthunk_device_memory_free(control, handle), -EBADF);
+    EXPECT_EQ(hl().hlthunk_device_memory_free(control, handle), -ENOTTY);
     uint32_t status = 0;
-    EXPECT_EQ(hl().hlthunk_wait_for_cs(control, 1, 0, &status), -EBADF);
+    EXPECT_EQ(hl().hlthunk_wait_for_cs(control, 1, 0, &status), -ENOTTY);
 
     const auto usage = usage_of(control);
     EXPECT_EQ(usage.ctx_dram_mem, 0u) << "the control node has none";

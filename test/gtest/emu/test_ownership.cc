@@ -214,6 +214,7 @@ TEST(emu_ownership, a_program_with_more_rights_heeds_no_settings)
         ASSERT_EQ(0, chmod(copy.c_str(), mode));
         forked_process started([&] {
             setenv("HLTHUNK_EMU_DEVICES", "3", 1);
+            setenv("HLTHUNK_EMU_NODE", "rights", 1); /* another box */
             execl(copy.c_str(), copy.c_str(), "--gaudi-child=counts_cards",
                   nullptr);
             return 127;

@@ -5,8 +5,9 @@
  * agree. What a header does not have, since it is older or newer, is compared
  * with itself: names that are not found in it are found outside of it.
  */
+#include "hlthunk_emulator/asic.h"
+#include "hlthunk_emulator/driver/abi.h"
 #include "hlthunk_shim/abi/hlthunk.h"
-#include "kernel_double/kernel_abi.h"
 
 #include <concepts>
 #include <cstdio>
@@ -192,7 +193,6 @@ SAME_VALUE(gaudi::shim::chunk_flag_user_cb, HL_CS_CHUNK_FLAGS_USER_ALLOC_CB)
 SAME_VALUE(gaudi::shim::max_chunks_per_cs, HL_MAX_JOBS_PER_CS)
 SAME_VALUE(gaudi::shim::gaudi2_queue_pdma0, GAUDI2_QUEUE_ID_PDMA_0_0)
 SAME_VALUE(gaudi::shim::gaudi2_queue_pdma1, GAUDI2_QUEUE_ID_PDMA_1_0)
-SAME_VALUE(gaudi::shim::gaudi2_queue_edma0, GAUDI2_QUEUE_ID_DCORE0_EDMA_0_0)
 #ifdef HL_MEM_OP_REG_DMABUF_FD
 SAME_VALUE(gaudi::shim::memory_op_import, HL_MEM_OP_REG_DMABUF_FD)
 #endif
@@ -202,51 +202,58 @@ SAME_VALUE(gaudi::shim::memory_ioctl, DRM_IOCTL_HL_MEMORY)
 SAME_VALUE(gaudi::shim::memory_ioctl_old, HL_IOCTL_MEMORY)
 #endif
 
-/* Of the double of the kernel driver. */
-SAME_VALUE(gaudi::kernel_double::argument_bytes[0], sizeof(hl_info_args))
-SAME_VALUE(gaudi::kernel_double::argument_bytes[1], sizeof(hl_cb_args))
-SAME_VALUE(gaudi::kernel_double::argument_bytes[2], sizeof(hl_cs_args))
-SAME_VALUE(gaudi::kernel_double::argument_bytes[3], sizeof(hl_wait_cs_args))
-SAME_VALUE(gaudi::kernel_double::argument_bytes[4], sizeof(hl_mem_args))
-SAME_VALUE(gaudi::kernel_double::argument_bytes[5], sizeof(hl_debug_args))
-SAME_VALUE(gaudi::kernel_double::info_hw_ip, HL_INFO_HW_IP_INFO)
-SAME_VALUE(gaudi::kernel_double::info_dram_usage, HL_INFO_DRAM_USAGE)
-SAME_VALUE(gaudi::kernel_double::info_device_status, HL_INFO_DEVICE_STATUS)
-SAME_VALUE(gaudi::kernel_double::info_open_stats, HL_INFO_OPEN_STATS)
-SAME_VALUE(gaudi::kernel_double::memory_alloc, HL_MEM_OP_ALLOC)
-SAME_VALUE(gaudi::kernel_double::memory_free, HL_MEM_OP_FREE)
-SAME_VALUE(gaudi::kernel_double::memory_map, HL_MEM_OP_MAP)
-SAME_VALUE(gaudi::kernel_double::memory_unmap, HL_MEM_OP_UNMAP)
-SAME_VALUE(gaudi::kernel_double::memory_export, HL_MEM_OP_EXPORT_DMABUF_FD)
-SAME_VALUE(gaudi::kernel_double::memory_flag_contiguous, HL_MEM_CONTIGUOUS)
-SAME_VALUE(gaudi::kernel_double::memory_flag_shared, HL_MEM_SHARED)
-SAME_VALUE(gaudi::kernel_double::memory_flag_userptr, HL_MEM_USERPTR)
-SAME_VALUE(gaudi::kernel_double::memory_flag_force_hint, HL_MEM_FORCE_HINT)
-SAME_VALUE(gaudi::kernel_double::cs_flag_staged, HL_CS_FLAGS_STAGED_SUBMISSION)
-SAME_VALUE(gaudi::kernel_double::wait_flag_interrupt,
-           HL_WAIT_CS_FLAGS_INTERRUPT)
-SAME_VALUE(gaudi::kernel_double::wait_flag_multi, HL_WAIT_CS_FLAGS_MULTI_CS)
-SAME_VALUE(gaudi::kernel_double::wait_out_gone, HL_WAIT_CS_STATUS_FLAG_GONE)
-SAME_VALUE(gaudi::kernel_double::queue_cpu, GAUDI2_QUEUE_ID_CPU_PQ)
-SAME_VALUE(gaudi::kernel_double::edma_queues[0],
+/* Of the emulated driver. */
+SAME_VALUE(gaudi::emu::driver::argument_bytes[0], sizeof(hl_info_args))
+SAME_VALUE(gaudi::emu::driver::argument_bytes[1], sizeof(hl_cb_args))
+SAME_VALUE(gaudi::emu::driver::argument_bytes[2], sizeof(hl_cs_args))
+SAME_VALUE(gaudi::emu::driver::argument_bytes[3], sizeof(hl_wait_cs_args))
+SAME_VALUE(gaudi::emu::driver::argument_bytes[4], sizeof(hl_mem_args))
+SAME_VALUE(gaudi::emu::driver::argument_bytes[5], sizeof(hl_debug_args))
+SAME_VALUE(gaudi::emu::driver::info_hw_ip, HL_INFO_HW_IP_INFO)
+SAME_VALUE(gaudi::emu::driver::info_dram_usage, HL_INFO_DRAM_USAGE)
+SAME_VALUE(gaudi::emu::driver::info_device_status, HL_INFO_DEVICE_STATUS)
+SAME_VALUE(gaudi::emu::driver::info_open_stats, HL_INFO_OPEN_STATS)
+SAME_VALUE(gaudi::emu::driver::info_page_sizes,
+           HL_INFO_DEV_MEM_ALLOC_PAGE_SIZES)
+SAME_VALUE(gaudi::emu::driver::command_buffer_create, HL_CB_OP_CREATE)
+SAME_VALUE(gaudi::emu::driver::command_buffer_destroy, HL_CB_OP_DESTROY)
+SAME_VALUE(gaudi::emu::driver::command_buffer_info, HL_CB_OP_INFO)
+SAME_VALUE(gaudi::emu::driver::command_buffer_flag_map, HL_CB_FLAGS_MAP)
+SAME_VALUE(gaudi::emu::driver::command_buffer_flag_address,
+           HL_CB_FLAGS_GET_DEVICE_VA)
+SAME_VALUE(gaudi::emu::driver::memory_alloc, HL_MEM_OP_ALLOC)
+SAME_VALUE(gaudi::emu::driver::memory_free, HL_MEM_OP_FREE)
+SAME_VALUE(gaudi::emu::driver::memory_map, HL_MEM_OP_MAP)
+SAME_VALUE(gaudi::emu::driver::memory_unmap, HL_MEM_OP_UNMAP)
+SAME_VALUE(gaudi::emu::driver::memory_export, HL_MEM_OP_EXPORT_DMABUF_FD)
+SAME_VALUE(gaudi::emu::driver::memory_flag_contiguous, HL_MEM_CONTIGUOUS)
+SAME_VALUE(gaudi::emu::driver::memory_flag_shared, HL_MEM_SHARED)
+SAME_VALUE(gaudi::emu::driver::memory_flag_userptr, HL_MEM_USERPTR)
+SAME_VALUE(gaudi::emu::driver::memory_flag_force_hint, HL_MEM_FORCE_HINT)
+SAME_VALUE(gaudi::emu::driver::cs_flag_staged, HL_CS_FLAGS_STAGED_SUBMISSION)
+SAME_VALUE(gaudi::emu::driver::wait_flag_interrupt, HL_WAIT_CS_FLAGS_INTERRUPT)
+SAME_VALUE(gaudi::emu::driver::wait_flag_multi, HL_WAIT_CS_FLAGS_MULTI_CS)
+SAME_VALUE(gaudi::emu::driver::wait_out_gone, HL_WAIT_CS_STATUS_FLAG_GONE)
+SAME_VALUE(gaudi::emu::queue_cpu, GAUDI2_QUEUE_ID_CPU_PQ)
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[0],
            GAUDI2_QUEUE_ID_DCORE0_EDMA_0_0)
-SAME_VALUE(gaudi::kernel_double::edma_queues[1],
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[1],
            GAUDI2_QUEUE_ID_DCORE0_EDMA_1_0)
-SAME_VALUE(gaudi::kernel_double::edma_queues[2],
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[2],
            GAUDI2_QUEUE_ID_DCORE1_EDMA_0_0)
-SAME_VALUE(gaudi::kernel_double::edma_queues[3],
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[3],
            GAUDI2_QUEUE_ID_DCORE1_EDMA_1_0)
-SAME_VALUE(gaudi::kernel_double::edma_queues[4],
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[4],
            GAUDI2_QUEUE_ID_DCORE2_EDMA_0_0)
-SAME_VALUE(gaudi::kernel_double::edma_queues[5],
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[5],
            GAUDI2_QUEUE_ID_DCORE2_EDMA_1_0)
-SAME_VALUE(gaudi::kernel_double::edma_queues[6],
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[6],
            GAUDI2_QUEUE_ID_DCORE3_EDMA_0_0)
-SAME_VALUE(gaudi::kernel_double::edma_queues[7],
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[7],
            GAUDI2_QUEUE_ID_DCORE3_EDMA_1_0)
 
 #define MEMBER(_member)                                                        \
-    SAME_MEMBER(gaudi::kernel_double::hw_ip_info, hl_info_hw_ip_info, _member)
+    SAME_MEMBER(gaudi::emu::driver::hw_ip_info, hl_info_hw_ip_info, _member)
 MEMBER(sram_base_address)
 MEMBER(dram_base_address)
 MEMBER(dram_size)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * What the functions of the library share: being public, and finding the card
- * that a descriptor stands for.
+ * Device files of the cards: opening and closing them, finding the card that a
+ * descriptor stands for, and doing something with it. Any thread.
  */
 #pragma once
 
@@ -12,10 +12,14 @@
 #include <functional>
 #include <new>
 
-/** A function of the library's public ABI. */
-#define HLTHUNK_PUBLIC extern "C" __attribute__((visibility("default")))
-
 namespace gaudi::emu {
+
+/** Open the compute or the control node of a card.
+ *  @return A descriptor that is closed on exec, or -errno. */
+int open_device_file(device_file which);
+
+/** As close(2), of any descriptor. */
+int close_device_file(int fd);
 
 /** What a descriptor is. Duplicates of compute nodes are found out at their
  *  first use, under the locks of cards. */
@@ -32,18 +36,8 @@ inline software_card *find_compute(int fd)
                                            : nullptr;
 }
 
-/** @return The card whose compute or control node this is, else nullptr. */
-software_card *find_any(int fd);
-
-/** Whether this is a compute node of the process that forked this one. The
- *  functions above do not find it. */
-inline bool is_inherited(int fd)
-{
-    return device_file_at(fd).kind == file_of::inherited;
-}
-
-/** Why these functions do not find a card: -EBADF, or -ENODEV (logged) for a
- *  descriptor that only the parent process can use. */
+/** Why a descriptor is of no card: -EBADF, or -ENODEV (logged) where only the
+ *  parent process can use it. */
 int why_no_card(int fd);
 
 /** Make a call, a member of the card say, on the card of a compute node; no
@@ -63,25 +57,6 @@ int on_compute(int fd, Call &&call, Arguments &&...arguments) noexcept
     } catch (const std::bad_alloc &) {
         return -ENOMEM;
     }
-}
-
-/** Do something, work(context, lock), on the open card of a compute node.
- *  @param call  The fault that it may meet with.
- *  @return What it returns; or as @ref on_compute and software_card::with_open.
- */
-template <typename Work>
-int on_open(int fd, std::optional<faulty_call> call, Work &&work) noexcept
-{
-    return on_compute(
-        fd, [&](software_card &of) { return of.with_open(call, work); });
-}
-
-/** A card was to map something. @param va  Where; 0: nowhere.
- *  @return 0 or -ENOMEM. */
-inline int count_mapping(software_card::context &card, uint64_t va)
-{
-    card.totals.mappings += (va != 0) ? 1 : 0;
-    return (va != 0) ? 0 : -ENOMEM;
 }
 
 } // namespace gaudi::emu

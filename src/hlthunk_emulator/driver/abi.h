@@ -5,16 +5,16 @@
  *
  * Sizes, offsets and values are those of Linux 6.12
  * `include/uapi/drm/habanalabs_accel.h` and of 6.1 `include/uapi/misc/
- * habanalabs.h`, which agree but for the end of hw_ip_info; the import (99) is
- * in the vendor's header only (HabanaAI/Intel_Gaudi3_Software). Names are ours.
+ * habanalabs.h`, which agree but for the end of hw_ip_info; the import (99) and
+ * the members of hw_ip_info that are marked with V are in the vendor's headers
+ * only (HabanaAI/Intel_Gaudi3_Software, HabanaAI/HCL). Names are ours.
  */
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
-namespace gaudi::kernel_double {
+namespace gaudi::emu::driver {
 
 /** What is asked for: the number of an ioctl less the first of its kernel. */
 enum class call : uint32_t {
@@ -36,21 +36,22 @@ inline constexpr unsigned first_drm_number = 0x40;
 inline constexpr size_t argument_bytes[call_count] = {24, 24, 48, 56, 40, 40};
 inline constexpr size_t max_argument_bytes         = 128;
 
-struct info_in {
+struct info_args {
     uint64_t pointer;
     uint32_t size;
     uint32_t op;
     uint32_t variant;
     uint32_t pad;
 };
-static_assert(sizeof(info_in) == 24);
-static_assert(offsetof(info_in, op) == 12);
+static_assert(sizeof(info_args) == 24);
+static_assert(offsetof(info_args, op) == 12);
 
 enum info_op : uint32_t {
     info_hw_ip         = 0,
     info_dram_usage    = 2,
     info_device_status = 4,
-    info_open_stats    = 18
+    info_open_stats    = 18,
+    info_page_sizes    = 26
 };
 
 struct hw_ip_info {
@@ -76,16 +77,18 @@ struct hw_ip_info {
     uint64_t dram_page_size;
     uint32_t edma_enabled_mask;
     uint16_t number_of_user_interrupts;
-    uint8_t reserved1[2];
-    uint64_t reserved2;
+    uint8_t interposer_version;       /**< V */
+    uint8_t substrate_version;        /**< V */
+    uint64_t pdma_user_owned_ch_mask; /**< V */
     uint64_t device_mem_alloc_default_page_size;
-    uint64_t reserved3[2];
-    uint32_t reserved4;
-    uint8_t reserved5;
+    uint64_t nic_ports_mask;          /**< V */
+    uint64_t nic_ports_external_mask; /**< V */
+    uint32_t mme_enabled_mask;        /**< V */
+    uint8_t odp_supported;            /**< V */
     uint8_t revision_id;
     uint16_t tpc_interrupt_id;
     uint32_t rotator_enabled_mask;
-    uint32_t reserved6;
+    uint32_t sched_arc_enabled_mask; /**< V */
     uint64_t engine_core_interrupt_reg_addr;
     uint64_t reserved_dram_size;
 };
@@ -119,7 +122,40 @@ struct open_stats_info {
 };
 static_assert(sizeof(open_stats_info) == 24);
 
-inline constexpr uint64_t max_in_flight = 64;
+/** A bit for each size of pages that device memory may be asked for in; none:
+ *  there is one size. */
+struct page_sizes_info {
+    uint64_t bits;
+};
+
+struct command_buffer_in {
+    uint64_t handle = 0;
+    uint32_t op     = 0;
+    uint32_t size   = 0;
+    uint32_t ctx_id = 0;
+    uint32_t flags  = 0;
+};
+static_assert(sizeof(command_buffer_in) == 24);
+static_assert(offsetof(command_buffer_in, op) == 8);
+
+/** A handle, a device address, or in its low half how often it is in use. */
+struct command_buffer_out {
+    uint64_t value;
+};
+
+union command_buffer_args {
+    command_buffer_in in;
+    command_buffer_out out;
+};
+
+enum command_buffer_op : uint32_t {
+    command_buffer_create  = 0,
+    command_buffer_destroy = 1,
+    command_buffer_info    = 2
+};
+/** To map what is created; to ask for the address. */
+inline constexpr uint32_t command_buffer_flag_map     = 1;
+inline constexpr uint32_t command_buffer_flag_address = 2;
 
 struct submit_in {
     uint64_t restore;
@@ -130,7 +166,7 @@ struct submit_in {
     uint32_t timeout;
     uint32_t flags;
     uint32_t ctx_id;
-    uint8_t pad[4];
+    uint32_t pad; /**< four bytes there */
 };
 static_assert(sizeof(submit_in) == 48);
 static_assert(offsetof(submit_in, flags) == 36);
@@ -144,11 +180,19 @@ struct submit_out {
 };
 static_assert(sizeof(submit_out) == 24);
 
+union submit_args {
+    submit_in in;
+    submit_out out;
+};
+
 /** SIGNAL, WAIT, COLLECTIVE_WAIT, ENCAP, RESERVE, UNRESERVE, ENGINE_CORE,
  *  FLUSH, ENGINES: each makes a submission something else. */
 inline constexpr uint32_t cs_flags_of_other_types =
     0x2 | 0x4 | 0x8 | 0x800 | 0x1000 | 0x2000 | 0x4000 | 0x8000 | 0x10000;
-inline constexpr uint32_t cs_flag_flush = 0x8000; /**< of posted writes */
+inline constexpr uint32_t cs_flag_force_restore = 0x1;
+inline constexpr uint32_t cs_flag_staged  = 0x40; /**< the others of these: */
+inline constexpr uint32_t cs_flags_staged = 0x40 | 0x80 | 0x100;
+inline constexpr uint32_t cs_flag_flush   = 0x8000; /**< of posted writes */
 
 struct wait_in {
     uint64_t seq;
@@ -168,7 +212,11 @@ struct wait_out {
 };
 static_assert(sizeof(wait_out) == 24);
 
-enum wait_status : uint32_t { completed, busy, timed_out, aborted };
+union wait_args {
+    wait_in in;
+    wait_out out;
+};
+
 inline constexpr uint32_t wait_flag_interrupt = 2;
 inline constexpr uint32_t wait_flag_multi     = 4;
 inline constexpr uint32_t wait_out_gone       = 1;
@@ -204,10 +252,10 @@ struct memory_in {
             uint64_t length;
         } import;
     };
-    uint32_t op;
-    uint32_t flags;
-    uint32_t ctx_id;
-    uint32_t num_of_elements;
+    uint32_t op              = 0;
+    uint32_t flags           = 0;
+    uint32_t ctx_id          = 0;
+    uint32_t num_of_elements = 0;
 };
 static_assert(sizeof(memory_in) == 40);
 static_assert(offsetof(memory_in, op) == 24);
@@ -216,6 +264,11 @@ static_assert(offsetof(memory_in, op) == 24);
 struct memory_out {
     uint64_t value;
     uint64_t more;
+};
+
+union memory_args {
+    memory_in in;
+    memory_out out;
 };
 
 enum memory_op : uint32_t {
@@ -231,39 +284,21 @@ inline constexpr uint32_t memory_flag_shared     = 2;
 inline constexpr uint32_t memory_flag_userptr    = 4;
 inline constexpr uint32_t memory_flag_force_hint = 8;
 
-/** Between this and the library's structure: what both have alike. */
-template <typename From, typename To>
-void copy_facts(const From &from, To &to)
-{
-    to.sram_base_address            = from.sram_base_address;
-    to.dram_base_address            = from.dram_base_address;
-    to.dram_size                    = from.dram_size;
-    to.sram_size                    = from.sram_size;
-    to.num_of_events                = from.num_of_events;
-    to.device_id                    = from.device_id;
-    to.module_id                    = from.module_id;
-    to.decoder_enabled_mask         = from.decoder_enabled_mask;
-    to.first_available_interrupt_id = from.first_available_interrupt_id;
-    to.server_type                  = from.server_type;
-    to.cpld_version                 = from.cpld_version;
-    to.dram_enabled                 = from.dram_enabled;
-    to.security_enabled             = from.security_enabled;
-    to.mme_master_slave_mode        = from.mme_master_slave_mode;
-    to.tpc_enabled_mask_ext         = from.tpc_enabled_mask_ext;
-    to.dram_page_size               = from.dram_page_size;
-    to.edma_enabled_mask            = from.edma_enabled_mask;
-    to.number_of_user_interrupts    = from.number_of_user_interrupts;
-    to.device_mem_alloc_default_page_size =
-        from.device_mem_alloc_default_page_size;
-    to.revision_id                    = from.revision_id;
-    to.tpc_interrupt_id               = from.tpc_interrupt_id;
-    to.rotator_enabled_mask           = from.rotator_enabled_mask;
-    to.engine_core_interrupt_reg_addr = from.engine_core_interrupt_reg_addr;
-    to.reserved_dram_size             = from.reserved_dram_size;
-    static_assert(sizeof(to.cpucp_version) == sizeof(from.cpucp_version));
-    static_assert(sizeof(to.card_name) == sizeof(from.card_name));
-    std::memcpy(to.cpucp_version, from.cpucp_version, sizeof(to.cpucp_version));
-    std::memcpy(to.card_name, from.card_name, sizeof(to.card_name));
-}
+/** Which call takes these arguments. */
+template <typename Arguments>
+inline constexpr call call_with = call::debug;
+template <>
+inline constexpr call call_with<info_args> = call::info;
+template <>
+inline constexpr call call_with<command_buffer_args> = call::command_buffer;
+template <>
+inline constexpr call call_with<submit_args> = call::submit;
+template <>
+inline constexpr call call_with<wait_args> = call::wait;
+template <>
+inline constexpr call call_with<memory_args> = call::memory;
+static_assert(sizeof(submit_args) == argument_bytes[2]);
+static_assert(sizeof(wait_args) == argument_bytes[3]);
+static_assert(sizeof(memory_args) == argument_bytes[4]);
 
-} // namespace gaudi::kernel_double
+} // namespace gaudi::emu::driver

@@ -4,7 +4,7 @@
  * HabanaAI/HCL) that the emulator does not have. Calling one stops the process
  * with its name: an answer would be a lie that shows up far from here.
  */
-#include "hlthunk_emulator/api.h"
+#include "hlthunk_emulator/public.h"
 
 #include <cstdio>
 #include <cstdlib>
