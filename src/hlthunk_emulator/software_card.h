@@ -148,8 +148,8 @@ public:
     /** Sleep until a job may be handed over, which was answered with
      *  -EAGAIN. */
     int wait_for_room();
-    /** Whether it is known, without a look at the card, that a job has completed
-     *  and that asking for it meets with nothing. */
+    /** Whether it is known, without a look at the card, that a job has
+     * completed and that asking for it meets with nothing. */
     bool has_completed(uint64_t seq)
     {
         return (seq != 0) && completed_.has(seq) && !faults::any();

@@ -128,9 +128,8 @@ int answer(device_file file, submit_args &arguments)
               });
     if (ret == -EAGAIN) {
         return broken("in-flight", EAGAIN,
-                      "accel%u: %u submissions are under "
-                      "way",
-                      file.card, shim::max_cs_in_flight);
+                      "accel%u: %u submissions are under way", file.card,
+                      shim::max_cs_in_flight);
     }
     arguments     = {};
     arguments.out = {.seq             = seq,

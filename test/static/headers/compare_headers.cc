@@ -235,22 +235,14 @@ SAME_VALUE(gaudi::emu::driver::wait_flag_interrupt, HL_WAIT_CS_FLAGS_INTERRUPT)
 SAME_VALUE(gaudi::emu::driver::wait_flag_multi, HL_WAIT_CS_FLAGS_MULTI_CS)
 SAME_VALUE(gaudi::emu::driver::wait_out_gone, HL_WAIT_CS_STATUS_FLAG_GONE)
 SAME_VALUE(gaudi::emu::queue_cpu, GAUDI2_QUEUE_ID_CPU_PQ)
-SAME_VALUE(gaudi::shim::gaudi2_queue_edma[0],
-           GAUDI2_QUEUE_ID_DCORE0_EDMA_0_0)
-SAME_VALUE(gaudi::shim::gaudi2_queue_edma[1],
-           GAUDI2_QUEUE_ID_DCORE0_EDMA_1_0)
-SAME_VALUE(gaudi::shim::gaudi2_queue_edma[2],
-           GAUDI2_QUEUE_ID_DCORE1_EDMA_0_0)
-SAME_VALUE(gaudi::shim::gaudi2_queue_edma[3],
-           GAUDI2_QUEUE_ID_DCORE1_EDMA_1_0)
-SAME_VALUE(gaudi::shim::gaudi2_queue_edma[4],
-           GAUDI2_QUEUE_ID_DCORE2_EDMA_0_0)
-SAME_VALUE(gaudi::shim::gaudi2_queue_edma[5],
-           GAUDI2_QUEUE_ID_DCORE2_EDMA_1_0)
-SAME_VALUE(gaudi::shim::gaudi2_queue_edma[6],
-           GAUDI2_QUEUE_ID_DCORE3_EDMA_0_0)
-SAME_VALUE(gaudi::shim::gaudi2_queue_edma[7],
-           GAUDI2_QUEUE_ID_DCORE3_EDMA_1_0)
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[0], GAUDI2_QUEUE_ID_DCORE0_EDMA_0_0)
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[1], GAUDI2_QUEUE_ID_DCORE0_EDMA_1_0)
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[2], GAUDI2_QUEUE_ID_DCORE1_EDMA_0_0)
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[3], GAUDI2_QUEUE_ID_DCORE1_EDMA_1_0)
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[4], GAUDI2_QUEUE_ID_DCORE2_EDMA_0_0)
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[5], GAUDI2_QUEUE_ID_DCORE2_EDMA_1_0)
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[6], GAUDI2_QUEUE_ID_DCORE3_EDMA_0_0)
+SAME_VALUE(gaudi::shim::gaudi2_queue_edma[7], GAUDI2_QUEUE_ID_DCORE3_EDMA_1_0)
 
 #define MEMBER(_member)                                                        \
     SAME_MEMBER(gaudi::emu::driver::hw_ip_info, hl_info_hw_ip_info, _member)
