@@ -154,6 +154,15 @@ protected:
         }
     }
 
+    /* It may still be on its way. */
+    static void wait_for_link_of_peer()
+    {
+        EXPECT_TRUE(eventually([] {
+            const auto serving = threads_named("ucx-gaudi");
+            return !serving.empty() && are_blocked(serving);
+        }));
+    }
+
     std::vector<std::vector<char>> received;
 };
 
@@ -284,11 +293,7 @@ protected:
 TEST_F(ipc_messages, of_all_endpoints_to_a_process_share_a_queue)
 {
     constexpr unsigned many = 10000;
-    /* The peer's own link may still be on its way. */
-    EXPECT_TRUE(eventually([] {
-        const auto serving = threads_named("ucx-gaudi");
-        return !serving.empty() && are_blocked(serving);
-    }));
+    wait_for_link_of_peer();
     const unsigned fds      = count_open_fds();
     const unsigned mappings = count_mappings("ucx-gaudi-link");
     std::vector<uct_ep_h> endpoints;
@@ -308,6 +313,27 @@ TEST_F(ipc_messages, of_all_endpoints_to_a_process_share_a_queue)
     wait_for(many / 1000);
     ASSERT_EQ(UCS_OK, uct_ep_am_short(ep, ipc_echo_id, 0, nullptr, 0));
     wait_for(many / 1000 + 1);
+}
+
+/* Programs look for descriptors that a library leaves open, UCX's tests too. */
+TEST_F(ipc_messages, leave_no_descriptor_of_interfaces_that_end)
+{
+    wait_for_link_of_peer();
+    const unsigned fds = count_open_fds();
+    for (int i = 0; i < 50; ++i) {
+        auto receiver        = std::make_unique<transport>(ipc_md);
+        auto sender          = std::make_unique<transport>(ipc_md);
+        uct_ep_h to_receiver = sender->make_ep(receiver->address());
+        ASSERT_EQ(UCS_OK,
+                  uct_ep_am_short(to_receiver, ipc_echo_id, 0, nullptr, 0));
+        if (i % 2 == 0) {
+            receiver.reset();
+        }
+        uct_ep_destroy(to_receiver);
+        sender.reset();
+        receiver.reset();
+        ASSERT_EQ(fds, count_open_fds()) << i;
+    }
 }
 
 /* By which UCP's rendezvous tells the receiver that all bytes are there: it is

@@ -50,6 +50,8 @@ private:
     util::file_mapping mapping_;
 };
 
+constexpr uint32_t unknown_interface = UINT32_MAX;
+
 class inbound {
 public:
     explicit inbound(util::unique_fd socket)
@@ -64,6 +66,8 @@ public:
         return segment_.start() != nullptr;
     }
     [[nodiscard]] unsigned pid() const { return pid_; }
+    /** The receiver that the client names; 0: none; before that unknown. Any
+     *  thread. */
     [[nodiscard]] uint32_t interface() const { return interface_; }
 
     /** Map what a client has brought. @return 0 or -errno. */
@@ -159,8 +163,8 @@ private:
     util::closed_in_children socket_in_children_;
     util::file_mapping segment_;
     uint64_t chunk_bytes_ = 0; /* of all chunks */
-    uint32_t interface_   = 0;
-    unsigned pid_         = 0;
+    std::atomic<uint32_t> interface_{unknown_interface};
+    unsigned pid_ = 0;
     std::atomic<bool> ended_{false};
     ring_reader messages_;
 

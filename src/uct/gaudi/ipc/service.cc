@@ -17,6 +17,7 @@
 #include <cstring>
 #include <thread>
 
+#include <poll.h>
 #include <sys/epoll.h>
 
 namespace gaudi::ipc {
@@ -40,6 +41,8 @@ constexpr std::chrono::microseconds look_time{20};
 constexpr int trust_ms = 1;
 /* How long a peer may take to give up a key. */
 constexpr std::chrono::milliseconds revoke_timeout{100};
+/* How long an interface that ends waits until its links are closed. */
+constexpr std::chrono::milliseconds close_timeout{100};
 /* Links of other processes to this one. */
 constexpr size_t most_inbounds = 16384;
 /* Of accepted connections and messages at a time. */
@@ -181,6 +184,24 @@ void service::remove(receiver &to)
         receivers_.erase(to.number);
     }
     to.close();
+    const auto last = clock::now() + close_timeout;
+    while (may_have_links(to) && (clock::now() < last)) {
+        util::nap();
+    }
+}
+
+/* Connections that have not said where to may be its own. */
+bool service::may_have_links(const receiver &to)
+{
+    const std::lock_guard<std::mutex> guard(control_lock_);
+    pollfd unread{.fd = events_.get(), .events = POLLIN, .revents = 0};
+    return (poll(&unread, 1, 0) > 0) ||
+           std::any_of(inbounds_.begin(), inbounds_.end(),
+                       [&](const auto &each) {
+                           const uint32_t leads_to = each.second->interface();
+                           return (leads_to == to.number) ||
+                                  (leads_to == unknown_interface);
+                       });
 }
 
 bool service::has(uint32_t number)
@@ -266,8 +287,10 @@ bool service::handle_events(int timeout_ms)
 void service::accept_from(int listening)
 {
     for (unsigned i = 0; i < most_at_once; ++i) {
+        std::unique_lock<std::mutex> guard(control_lock_);
         util::unique_fd socket = ipc::accept_from(listening);
         if (!socket) {
+            guard.unlock();
             if ((errno == EMFILE) || (errno == ENFILE) || (errno == ENOMEM) ||
                 (errno == ENOBUFS)) {
                 /* It stays readable meanwhile. */
@@ -276,7 +299,6 @@ void service::accept_from(int listening)
             return;
         }
         auto made = std::make_shared<inbound>(std::move(socket));
-        const std::lock_guard<std::mutex> guard(control_lock_);
         if (inbounds_.size() >= most_inbounds) {
             continue;
         }

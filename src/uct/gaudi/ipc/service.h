@@ -52,6 +52,7 @@ public:
 
     /** Take messages for an interface. @return As @ref start. */
     [[nodiscard]] ucs_status_t add(const std::shared_ptr<receiver> &to);
+    /** And close its links, for which it waits up to 0.1 s. */
     void remove(receiver &to);
     [[nodiscard]] bool has(uint32_t number);
 
@@ -67,6 +68,7 @@ private:
 
     struct session;
 
+    [[nodiscard]] bool may_have_links(const receiver &to);
     void run();
     bool handle_events(int timeout_ms);
     void accept_from(int listening);
