@@ -315,12 +315,16 @@ TEST_F(ipc_messages, of_all_endpoints_to_a_process_share_a_queue)
     wait_for(many / 1000 + 1);
 }
 
-/* Programs look for descriptors that a library leaves open, UCX's tests too. */
+/* Programs look for descriptors that a library leaves open, UCX's tests too.
+ * The service's thread may have no core for so long that nobody waits for it.
+ */
 TEST_F(ipc_messages, leave_no_descriptor_of_interfaces_that_end)
 {
+    constexpr int rounds = 50;
     wait_for_link_of_peer();
     const unsigned fds = count_open_fds();
-    for (int i = 0; i < 50; ++i) {
+    int late           = 0;
+    for (int i = 0; i < rounds; ++i) {
         auto receiver        = std::make_unique<transport>(ipc_md);
         auto sender          = std::make_unique<transport>(ipc_md);
         uct_ep_h to_receiver = sender->make_ep(receiver->address());
@@ -332,8 +336,10 @@ TEST_F(ipc_messages, leave_no_descriptor_of_interfaces_that_end)
         uct_ep_destroy(to_receiver);
         sender.reset();
         receiver.reset();
-        ASSERT_EQ(fds, count_open_fds()) << i;
+        late += (count_open_fds() != fds) ? 1 : 0;
+        ASSERT_TRUE(eventually([&] { return count_open_fds() == fds; })) << i;
     }
+    EXPECT_LT(late, rounds / 4);
 }
 
 /* By which UCP's rendezvous tells the receiver that all bytes are there: it is
