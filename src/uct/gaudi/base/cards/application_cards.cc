@@ -177,7 +177,7 @@ void card_table::drop_closed()
 void card_table::note_application_cards(patience waiting)
 {
     const shim::driver *loaded = driver();
-    if ((loaded != nullptr) && !reporting_scope::is_reporting()) {
+    if ((loaded != nullptr) && (hook_scope::depth() == 0)) {
         loaded->look_for_frameworks();
         note_cards(waiting);
     }

@@ -199,14 +199,15 @@ private:
 /** While one lives, this thread is in a hook of a driver function, perhaps
  *  called by SynapseAI, which must not be asked about its card then: what the
  *  application has open is not looked at. */
-class reporting_scope {
+class hook_scope {
 public:
-    reporting_scope() { ++depth_; }
-    ~reporting_scope() { --depth_; }
-    reporting_scope(const reporting_scope &)            = delete;
-    reporting_scope &operator=(const reporting_scope &) = delete;
+    hook_scope() { ++depth_; }
+    ~hook_scope() { --depth_; }
+    hook_scope(const hook_scope &)            = delete;
+    hook_scope &operator=(const hook_scope &) = delete;
 
-    [[nodiscard]] static bool is_reporting() { return depth_ > 0; }
+    /** How many there are: a library calls its own functions. */
+    [[nodiscard]] static unsigned depth() { return depth_; }
 
 private:
     static inline thread_local unsigned depth_ = 0;

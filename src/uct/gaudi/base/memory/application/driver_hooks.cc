@@ -65,24 +65,13 @@ bool sees_all = false;    /* else some callers have the functions themselves */
 std::atomic<bool> is_installed{false};
 constinit util::child_mutex install_lock; /* held across dlopen */
 
-/* Of the thread: how deep it is in hooks. A library calls its own functions. */
-thread_local unsigned depth = 0;
-
-class nesting {
-public:
-    nesting() { ++depth; }
-    ~nesting() { --depth; }
-    nesting(const nesting &)            = delete;
-    nesting &operator=(const nesting &) = delete;
-
-    /* And not what SynapseAI does when we have it acquire a card, nor what a
-     * process does that is cut off. */
-    [[nodiscard]] static bool is_outermost()
-    {
-        return (depth == 1) && !shim::driver::is_in_own_call() &&
-               !util::is_cut_off();
-    }
-};
+/* Whether the application has called this hook: not the library itself, nor
+ * SynapseAI when we have it acquire a card, nor a process that is cut off. */
+bool is_of_application()
+{
+    return (hook_scope::depth() == 1) && !shim::driver::is_in_own_call() &&
+           !util::is_cut_off();
+}
 
 /* Whether code is that of UCX's own module for Gaudi memory (gaudi_gdr, from
  * 1.21 on), which opens a card when SynapseAI has none in the process. */
@@ -119,7 +108,6 @@ template <typename Call>
 void report(Call &&call)
 {
     const kept_errno kept;
-    const reporting_scope reporting;
     (void)guarded([&] {
         call();
         return UCS_OK;
@@ -139,7 +127,7 @@ struct hooks {
      * open already, a second time is not possible: share ours with it. */
     static int opened(int fd, const card_wish &wish, const void *caller)
     {
-        if (!nesting::is_outermost()) {
+        if (!is_of_application()) {
             return fd;
         }
         if (is_of_ucx(caller)) {
@@ -158,7 +146,7 @@ struct hooks {
 
     static int open_card(int kind, const char *bus_id)
     {
-        const nesting inside;
+        const hook_scope inside;
         return opened(original<int>(function::open_card, kind, bus_id),
                       {.bus_id       = bus_id,
                        .kind         = kind,
@@ -169,7 +157,7 @@ struct hooks {
 
     static int open_module(uint32_t module_id)
     {
-        const nesting inside;
+        const hook_scope inside;
         return opened(original<int>(function::open_module, module_id),
                       {.module_id    = static_cast<int64_t>(module_id),
                        .of_framework = shim::driver::is_framework(
@@ -179,8 +167,8 @@ struct hooks {
 
     static int close_card(int fd)
     {
-        const nesting inside;
-        if (!nesting::is_outermost()) {
+        const hook_scope inside;
+        if (!is_of_application()) {
             return original<int>(function::close_card, fd);
         }
         report([&] { cards().application_closing(fd); });
@@ -192,10 +180,10 @@ struct hooks {
     static uint64_t allocate(int fd, uint64_t size, uint64_t page_size,
                              bool contiguous, bool shared)
     {
-        const nesting inside;
+        const hook_scope inside;
         const auto handle = original<uint64_t>(function::allocate, fd, size,
                                                page_size, contiguous, shared);
-        if ((handle != 0) && nesting::is_outermost()) {
+        if ((handle != 0) && is_of_application()) {
             report([&] { application::allocated(fd, handle, size); });
         }
         return handle;
@@ -203,8 +191,8 @@ struct hooks {
 
     static int release(int fd, uint64_t handle)
     {
-        const nesting inside;
-        if (!nesting::is_outermost()) {
+        const hook_scope inside;
+        if (!is_of_application()) {
             return original<int>(function::release, fd, handle);
         }
         uint64_t size = 0;
@@ -218,9 +206,9 @@ struct hooks {
 
     static uint64_t map(int fd, uint64_t handle, uint64_t hint)
     {
-        const nesting inside;
+        const hook_scope inside;
         const auto va = original<uint64_t>(function::map, fd, handle, hint);
-        if ((va != 0) && nesting::is_outermost()) {
+        if ((va != 0) && is_of_application()) {
             report([&] { application::mapped(fd, handle, va); });
         }
         return va;
@@ -228,8 +216,8 @@ struct hooks {
 
     static int unmap(int fd, uint64_t va)
     {
-        const nesting inside;
-        if (!nesting::is_outermost()) {
+        const hook_scope inside;
+        if (!is_of_application()) {
             return original<int>(function::unmap, fd, va);
         }
         application_memory *memory = nullptr;
