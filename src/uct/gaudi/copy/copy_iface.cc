@@ -153,18 +153,6 @@ bool transport::is_connected(uct_ep_h ep, const uct_iface_addr_t *address)
     return find_interface(to) == to_ep(ep)->peer;
 }
 
-ucs_status_t transport::iface_flush(uct_iface_h tl_iface, unsigned,
-                                    uct_completion_t *comp) noexcept
-{
-    interface &self = *to_iface(tl_iface);
-    if (!self.pending.empty()) {
-        /* UCP asks without a completion, and takes NO_RESOURCE for a failure.
-         */
-        return (comp == nullptr) ? UCS_INPROGRESS : UCS_ERR_NO_RESOURCE;
-    }
-    return self.engine->flush(nullptr, comp);
-}
-
 unsigned transport::iface_progress(uct_iface_h tl_iface) noexcept
 {
     interface *iface = to_iface(tl_iface);

@@ -112,7 +112,6 @@ struct transport : base::transport_base,
         iface_get_device_address;
     static base::callback<uct_iface_get_address_func_t> iface_get_address;
     /* Completions of transfers are what makes progress, and the events. */
-    static base::callback<uct_iface_flush_func_t> iface_flush;
     static base::callback<uct_iface_progress_func_t> iface_progress;
     static base::callback<uct_iface_event_fd_get_func_t> iface_event_fd_get;
     static base::callback<uct_iface_event_arm_func_t> iface_event_arm;

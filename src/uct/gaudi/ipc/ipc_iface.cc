@@ -203,18 +203,6 @@ ucs_status_t transport::iface_get_address(uct_iface_h iface,
     return status;
 }
 
-ucs_status_t transport::iface_flush(uct_iface_h iface, unsigned,
-                                    uct_completion_t *comp) noexcept
-{
-    interface &self = *to_iface(iface);
-    if (!self.pending.empty()) {
-        /* UCP takes the second for a failure, and asks without a
-         * completion. */
-        return (comp == nullptr) ? UCS_INPROGRESS : UCS_ERR_NO_RESOURCE;
-    }
-    return self.engine->flush(nullptr, comp);
-}
-
 bool transport::is_reachable(uct_iface_h,
                              const uct_device_addr_t *device_address,
                              const uct_iface_addr_t *address)

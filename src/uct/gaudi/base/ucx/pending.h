@@ -3,7 +3,7 @@
  * Requests that wait until an interface has room for them: those of an endpoint
  * in order, those of several in turns. A transport derives from
  * pending_functions, its interfaces and endpoints have one of these each,
- * `pending`, and it says
+ * `pending`, the interfaces an `engine` besides, and it says
  *
  *   static bool has_resources(const endpoint &);   for every kind of operation
  *   static ucs_status_t try_request(endpoint &, uct_pending_req_t *);
@@ -82,6 +82,19 @@ struct pending_functions {
             return UCS_ARBITER_CB_RESULT_REMOVE_ELEM;
         };
         ucs_arbiter_group_purge(&requests_of(ep), &group_of(ep), give, &taker);
+    }
+
+    /** Behind what waits, too. */
+    static ucs_status_t iface_flush(uct_iface_h iface, unsigned,
+                                    uct_completion_t *comp) noexcept
+    {
+        auto &self = *reinterpret_cast<typename Transport::interface *>(iface);
+        if (!self.pending.empty()) {
+            /* UCP takes the second for a failure, and asks without a
+             * completion. */
+            return (comp == nullptr) ? UCS_INPROGRESS : UCS_ERR_NO_RESOURCE;
+        }
+        return self.engine->flush(nullptr, comp);
     }
 
     /** Try them while there is room. @return How many went through. */
