@@ -45,6 +45,26 @@ TEST_F(ipc, an_invalidation_does_not_wait_for_other_registrations)
     uct_ep_destroy(own_ep);
 }
 
+/* The link goes with the lane that was the last to use it. */
+TEST_F(ipc, copies_outlast_their_endpoint)
+{
+    transport other(ipc_md);
+    const unpacked_key key(peer.device.key);
+    std::vector<char> bytes(ipc_peer_bytes);
+    for (unsigned round = 0; round < 3; ++round) {
+        fill_pattern(bytes.data(), bytes.size(), round);
+        uct_ep_h to_peer = other.make_ep(peer.address);
+        counted_completion put;
+        ASSERT_EQ(UCS_INPROGRESS,
+                  (endpoint{to_peer, key.rkey()}.put_zcopy(
+                      bytes.data(), bytes.size(), peer.device.address, &put)));
+        uct_ep_destroy(to_peer);
+        EXPECT_TRUE(other.progress_until([&] { return put.calls == 1; }));
+        EXPECT_EQ(UCS_OK, put.status);
+        EXPECT_TRUE(peer.has(true, bytes.size(), round));
+    }
+}
+
 /* As UCP does from 1.22 on. */
 TEST_F(ipc, checks_of_endpoints_take_a_completion_and_do_not_use_it)
 {

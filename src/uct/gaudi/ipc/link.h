@@ -25,6 +25,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -154,11 +155,11 @@ public:
     }
     /** In request_queue.cc. */
     [[nodiscard]] int
-    open_queue(std::unique_ptr<base::owner_queue> &queue_p) override;
+    open_lane(const base::transfer_options &options,
+              std::unique_ptr<base::owner_lane> &lane_p) override;
 
     /* --- for request_queue ------------------------------------------------*/
 
-    [[nodiscard]] const link_options &sizes() const { return options_; }
     [[nodiscard]] link_control &control() const
     {
         return *reinterpret_cast<link_control *>(segment_.start());
@@ -173,7 +174,6 @@ public:
         return {segment_.start() + chunk_offset,
                 bytes_of_chunks(options_.chunk_bytes, options_.chunks)};
     }
-    [[nodiscard]] event &wakes() const { return *wakes_; }
     void ring_bell(bell_reason why) const;
 
     /** Ask the server to connect ports; one answer is kept for each number.

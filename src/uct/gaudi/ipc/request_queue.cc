@@ -2,6 +2,7 @@
 #include "uct/gaudi/ipc/request_queue.h"
 
 #include "uct/gaudi/base/cards/ports.h"
+#include "uct/gaudi/base/transfer/operation.h"
 #include "uct/gaudi/ipc/remote_key.h"
 #include "util/locks.h"
 
@@ -18,7 +19,9 @@ namespace {
  * work to interfaces for a while after they did some. */
 constexpr unsigned polls_before_bell = 1024;
 
-/* A destroyed queue does not wait longer for a peer that does not answer. */
+/* A lane that is destroyed does not wait longer for a peer that does not
+ * answer.
+ */
 constexpr uint64_t close_timeout_us = 100'000;
 
 /* Keys that are remembered as valid: others are asked for anew. */
@@ -26,7 +29,8 @@ constexpr size_t most_checks = 4096;
 
 } // namespace
 
-int link::open_queue(std::unique_ptr<base::owner_queue> &queue_p)
+int link::open_lane(const base::transfer_options &options,
+                    std::unique_ptr<base::owner_lane> &lane_p)
 {
     if (options_.chunks == 0) {
         return -EFBIG;
@@ -34,13 +38,16 @@ int link::open_queue(std::unique_ptr<base::owner_queue> &queue_p)
     if (is_closed()) {
         return -ESRCH;
     }
-    queue_p = std::make_unique<request_queue>(shared_from_this());
+    if (chunks().size() < options.chunk_bytes) {
+        return -EMSGSIZE;
+    }
+    lane_p = std::make_unique<request_queue>(shared_from_this(), options);
     return 0;
 }
 
 int request_queue::post(const request_body &asked, void *cookie)
 {
-    if (is_over()) [[unlikely]] {
+    if (has_failed()) [[unlikely]] {
         return (error_ != 0) ? error_ : -ESRCH;
     }
     if (outstanding() == max_requests) {
@@ -57,30 +64,30 @@ int request_queue::post(const request_body &asked, void *cookie)
     return 0;
 }
 
-int request_queue::ask(base::remote_memory &of, bool is_put, uint64_t address,
-                       uint64_t offset, uint64_t length, void *cookie)
+int request_queue::submit(const base::work_queue &queue, base::job &which,
+                          uint64_t dst, uint64_t src)
 {
-    return post({.word    = static_cast<remote_key &>(of).word(),
-                 .address = address,
-                 .length  = length,
-                 .offset  = offset,
+    const uint64_t word =
+        static_cast<const remote_key &>(*which.of->remote).word();
+    if (queue.number != 0) {
+        const int error = post({.word    = word,
+                                .address = src,
+                                .length  = which.length,
+                                .offset  = dst,
+                                .kind    = request_kind::write,
+                                .number  = queue.number},
+                               &which);
+        writes_         = (error == 0) ? posted_ : writes_;
+        return error;
+    }
+    const bool is_put =
+        (queue.direction == shim::dma_direction::host_to_device);
+    return post({.word    = word,
+                 .address = is_put ? dst : src,
+                 .length  = which.length,
+                 .offset  = is_put ? src : dst,
                  .kind    = is_put ? request_kind::put : request_kind::get},
-                cookie);
-}
-
-int request_queue::ask_over_ports(base::remote_memory &of, uint32_t number,
-                                  uint64_t target, uint64_t source,
-                                  uint64_t length, void *cookie)
-{
-    const int error = post({.word    = static_cast<remote_key &>(of).word(),
-                            .address = source,
-                            .length  = length,
-                            .offset  = target,
-                            .kind    = request_kind::write,
-                            .number  = number},
-                           cookie);
-    writes_         = (error == 0) ? posted_ : writes_;
-    return error;
+                &which);
 }
 
 int request_queue::confirm(base::remote_memory &of, bool again)
@@ -105,11 +112,11 @@ int request_queue::confirm(base::remote_memory &of, bool again)
         }
         found->second.number = posted_ - 1;
     }
-    if (is_over()) {
+    if (has_failed()) {
         return -ESRCH;
     }
     if ((found->second.result == -EINPROGRESS) &&
-        has_ended(found->second.number)) {
+        is_answered(found->second.number)) {
         found->second.result = result_of(found->second.number);
     }
     const int result = found->second.result;
@@ -167,7 +174,7 @@ unsigned request_queue::poll(shim::dma_completion *completions, unsigned max)
          * wait for it. */
         for (uint64_t next = taken_; (count < max) && (next < posted_);
              ++next) {
-            if (!is_taken(next) && has_ended(next)) {
+            if (!is_taken(next) && is_answered(next)) {
                 take(next, result_of(next));
                 taken_early_.set(next % max_requests);
             } else if (taken_ >= writes_) {
@@ -179,8 +186,8 @@ unsigned request_queue::poll(shim::dma_completion *completions, unsigned max)
         }
     };
     take_ended();
-    if ((count == 0) && (taken_ < posted_) && is_over()) {
-        give_up();
+    if ((count == 0) && (taken_ < posted_) && has_failed()) {
+        give_up_ports();
         error_ = (error_ != 0) ? error_ : -ESRCH;
         take_ended(); /* what ended before */
         while ((count < max) && (taken_ < posted_) && is_quiet()) {
@@ -206,19 +213,22 @@ bool request_queue::is_quiet()
         quiet_at_ = clock::now() + base::card_ports::drain_time;
     }
     for (uint64_t next = taken_; next < writes_; ++next) {
-        if (!has_ended(next)) {
+        if (!is_answered(next)) {
             return clock::now() >= quiet_at_;
         }
     }
     return true;
 }
 
-bool request_queue::arm()
+bool request_queue::arm(base::wakeup_event &) const
 {
+    if (outstanding() == 0) {
+        return true;
+    }
     link_->control().client_sleeps.store(1);
     for (uint64_t next = taken_; next < posted_; ++next) {
         if (!is_taken(next)) {
-            if (has_ended(next)) {
+            if (is_answered(next)) {
                 return false;
             }
             if (taken_ >= writes_) { /* as poll looks */
@@ -226,15 +236,7 @@ bool request_queue::arm()
             }
         }
     }
-    return !is_over();
-}
-
-/* The interface's event is for who sleeps on that. */
-void request_queue::wait_for_oldest(uint64_t)
-{
-    if ((taken_ < posted_) && !has_ended(taken_)) {
-        util::nap();
-    }
+    return !has_failed();
 }
 
 /* What a peer that does not answer still copies goes to memory that nobody
@@ -245,8 +247,8 @@ int request_queue::wait_all(uint64_t timeout_us)
         clock::now() +
         std::chrono::microseconds(std::min(timeout_us, close_timeout_us));
     /* They end in any order: there are two directions. */
-    for (uint64_t next = taken_; (next < posted_) && !is_over();) {
-        if (has_ended(next)) {
+    for (uint64_t next = taken_; (next < posted_) && !has_failed();) {
+        if (is_answered(next)) {
             ++next;
         } else if (clock::now() >= deadline) {
             error_ = -ETIMEDOUT;
@@ -254,9 +256,9 @@ int request_queue::wait_all(uint64_t timeout_us)
             util::nap();
         }
     }
-    if ((taken_ < posted_) && is_over()) {
+    if ((taken_ < posted_) && has_failed()) {
         error_ = (error_ != 0) ? error_ : -ESRCH;
-        give_up();
+        give_up_ports();
         while (!is_quiet()) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * Copies that the owner of remote memory makes for an engine of this process:
- * the requests of a link, as a queue like a card's.
+ * the requests of a link, as a lane like a card's.
  *
  * A request is in the slot of its number; it is there when `posted` is beyond
  * that, and has ended when its `ended` is. One thread.
  */
 #pragma once
 
-#include "uct/gaudi/base/transfer/owner_queue.h"
+#include "uct/gaudi/base/transfer/lane.h"
 #include "uct/gaudi/ipc/link.h"
 
 #include <array>
@@ -17,34 +17,42 @@
 #include <chrono>
 #include <memory>
 #include <unordered_map>
+#include <utility>
 
 namespace gaudi::ipc {
 
-class request_queue final : public base::owner_queue {
+class request_queue final : public base::owner_lane {
 public:
-    explicit request_queue(std::shared_ptr<link> over) : link_(std::move(over))
-    {}
+    request_queue(std::shared_ptr<link> over,
+                  const base::transfer_options &options)
+        : owner_lane(options, over->chunks(), max_requests),
+          link_(std::move(over))
+    {
+        link_->in_use = this;
+    }
+    ~request_queue() override
+    {
+        link_->in_use = nullptr;
+        (void)wait_for_jobs();
+    }
 
-    [[nodiscard]] std::span<char> memory() const override
-    {
-        return link_->chunks();
-    }
-    [[nodiscard]] bool is_over() const override
-    {
-        return (error_ != 0) || link_->is_over();
-    }
     [[nodiscard]] const char *name() const override
     {
         return link_->name().c_str();
     }
-    [[nodiscard]] bool arm() override;
-    void wait_for_oldest(uint64_t timeout_us) override;
-    [[nodiscard]] int ask(base::remote_memory &of, bool is_put,
-                          uint64_t address, uint64_t offset, uint64_t length,
-                          void *cookie) override;
-    [[nodiscard]] int ask_over_ports(base::remote_memory &of, uint32_t number,
-                                     uint64_t target, uint64_t source,
-                                     uint64_t length, void *cookie) override;
+    [[nodiscard]] bool has_failed() const override
+    {
+        return (error_ != 0) || link_->is_over();
+    }
+    [[nodiscard]] int submit(const base::work_queue &queue, base::job &which,
+                             uint64_t dst, uint64_t src) override;
+    [[nodiscard]] unsigned outstanding() const override
+    {
+        return static_cast<unsigned>(posted_ - taken_);
+    }
+    unsigned poll(shim::dma_completion *completions, unsigned max) override;
+    [[nodiscard]] int wait_all(uint64_t timeout_us) override;
+    [[nodiscard]] bool arm(base::wakeup_event &) const override;
     [[nodiscard]] int confirm(base::remote_memory &of, bool again) override;
     [[nodiscard]] int ask_for_ports(uint32_t number, uint32_t card,
                                     const shim::port_offer &offer) override
@@ -54,18 +62,12 @@ public:
     [[nodiscard]] int ports_answer(uint32_t number,
                                    shim::port_offer &offer_p) override;
     void note_unquiet_ports() override { link_->note_unquiet_ports(); }
-    unsigned poll(shim::dma_completion *completions, unsigned max) override;
-    [[nodiscard]] int wait_all(uint64_t timeout_us) override;
-    [[nodiscard]] unsigned outstanding() const override
-    {
-        return static_cast<unsigned>(posted_ - taken_);
-    }
 
 private:
     using clock = std::chrono::steady_clock;
 
     [[nodiscard]] int post(const request_body &asked, void *cookie);
-    [[nodiscard]] bool has_ended(uint64_t number) const
+    [[nodiscard]] bool is_answered(uint64_t number) const
     {
         return link_->request(number).ended.load(std::memory_order_acquire) ==
                number + 1;

@@ -505,13 +505,13 @@ ucs_status_t transfer_engine::check_at(remote_memory &memory, remote_peer &peer,
     int error              = lanes_.get(peer, by);
     bool again             = true;
     while ((error == 0) &&
-           ((error = by->asked().confirm(memory, again)) == -EINPROGRESS)) {
+           ((error = by->confirm(memory, again)) == -EINPROGRESS)) {
         again = false;
         if (ucs_get_time() - start > ucs_time_from_sec(timeout_s)) {
             return UCS_ERR_TIMED_OUT;
         }
         advance(); /* so that slots are free again */
-        by->asked().wait_for_oldest(lane::sleep_us);
+        util::nap();
         error = 0;
     }
     return to_status(error);

@@ -8,6 +8,13 @@
 
 namespace gaudi::base {
 
+namespace {
+
+/* Longest sleep of a card's lane. */
+constexpr uint32_t sleep_us = 1000;
+
+} // namespace
+
 ucs_status_t work_queue::report_refusal(size_t length, int error) const
 {
     error = home->blame(error);
@@ -227,52 +234,20 @@ void card_lane::abandon_staging()
 
 /* --- of another process ---------------------------------------------------*/
 
-int owner_lane::create(remote_peer &there, const transfer_options &options,
-                       std::unique_ptr<lane> &lane_p)
+owner_lane::owner_lane(const transfer_options &options, std::span<char> chunks,
+                       size_t requests)
+    : lane(nullptr, options)
 {
-    std::unique_ptr<owner_queue> queue;
-    const int error = there.open_queue(queue);
-    if (error != 0) {
-        return error;
-    }
-    const size_t chunks = queue->memory().size() / options.chunk_bytes;
-    if (chunks == 0) {
-        return -EMSGSIZE;
-    }
-    std::unique_ptr<owner_lane> created(new owner_lane(nullptr, options));
-    created->make_chunks(queue->memory().data(), 0, chunks);
-    created->make_jobs(owner_queue::max_copies + chunks);
-    queue->before_giving_up([by = created.get()] {
-        for (port_lane *each : by->ports) {
-            each->close();
-        }
-    });
-    created->asked_ = std::move(queue);
-    created->peer_  = &there;
-    there.in_use    = created.get();
-    lane_p          = std::move(created);
-    return 0;
+    const size_t count = chunks.size() / options.chunk_bytes;
+    make_chunks(chunks.data(), 0, count);
+    make_jobs(requests + count);
 }
 
-owner_lane::~owner_lane()
+void owner_lane::give_up_ports()
 {
-    if (peer_ != nullptr) {
-        peer_->in_use = nullptr;
-        (void)wait_for_jobs();
+    for (port_lane *each : ports_) {
+        each->close();
     }
-}
-
-int owner_lane::submit(const work_queue &queue, job &which, uint64_t dst,
-                       uint64_t src)
-{
-    remote_memory &memory = *which.of->remote;
-    const bool is_put =
-        (queue.direction == shim::dma_direction::host_to_device);
-    return (queue.number != 0)
-               ? asked_->ask_over_ports(memory, queue.number, dst, src,
-                                        which.length, &which)
-               : asked_->ask(memory, is_put, is_put ? dst : src,
-                             is_put ? src : dst, which.length, &which);
 }
 
 /* --- of ports -------------------------------------------------------------*/
@@ -284,7 +259,7 @@ port_lane::port_lane(card &owner, std::unique_ptr<shim::connection> over,
 {
     make_jobs(shim::connection_options().depth);
     if (peer_ != nullptr) {
-        peer_->ports.push_back(this);
+        peer_->ports_.push_back(this);
         ++peer_->users;
         for (const copies which : {of_long, of_short}) {
             work_queue &asks =
@@ -301,9 +276,9 @@ port_lane::~port_lane()
     if (peer_ != nullptr) {
         /* Of one that has failed, or was closed, some were not acknowledged. */
         if (!drained || !over_->is_usable()) {
-            peer_->asked().note_unquiet_ports();
+            peer_->note_unquiet_ports();
         }
-        std::erase(peer_->ports, this);
+        std::erase(peer_->ports_, this);
         --peer_->users;
     }
 }
@@ -315,7 +290,7 @@ unsigned port_lane::look(shim::dma_completion *ended, unsigned max)
     if (found > 0) {
         idle_polls_ = 0;
     } else if ((++idle_polls_ % polls_before_look == 0) && (peer_ != nullptr) &&
-               peer_->asked().is_over()) {
+               peer_->has_failed()) {
         over_->close();
     }
     return found;

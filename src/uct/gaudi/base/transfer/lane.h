@@ -12,7 +12,6 @@
 #include "hlthunk_shim/dma_queue.h"
 #include "hlthunk_shim/memory.h"
 #include "hlthunk_shim/ports/connection.h"
-#include "uct/gaudi/base/transfer/owner_queue.h"
 #include "uct/gaudi/base/transfer/remote_memory.h"
 #include "uct/gaudi/base/transfer/transfer_config.h"
 #include "uct/gaudi/base/transfer/wakeup.h"
@@ -21,7 +20,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -88,8 +89,6 @@ public:
     /* How long destruction waits for jobs: longer than the driver lets one run.
      */
     static constexpr uint64_t drain_timeout_us = 60'000'000;
-    /* Longest @ref sleep. */
-    static constexpr uint32_t sleep_us = 1000;
 
     lane(const lane &)            = delete;
     lane &operator=(const lane &) = delete;
@@ -123,7 +122,7 @@ public:
         return outstanding() > 0;
     }
     /** Sleep until the oldest job of a queue ends, or a little less. */
-    virtual void sleep(const work_queue &queue) const = 0;
+    virtual void sleep(const work_queue &) const { util::nap(); }
 
     /** Operations that use it: it is not destroyed before. */
     unsigned users = 0;
@@ -282,61 +281,64 @@ private:
 
 class port_lane;
 
-/** The cards of another process, which copies from and to chunks that both
- *  have, or lets its ports write. */
-class owner_lane final : public lane {
+/**
+ * Another process, which copies between its memory and chunks of host memory
+ * that both have, or has its ports write to a card of ours.
+ *
+ * Of the two addresses of a copy one is the other process's, the other one an
+ * offset in the chunks, or what our card has over ports. Implemented by
+ * ipc/request_queue.h.
+ */
+class owner_lane : public lane {
 public:
-    /** @return 0, or why it does not copy for us: -errno. */
-    [[nodiscard]] static int create(remote_peer &there,
-                                    const transfer_options &options,
-                                    std::unique_ptr<lane> &lane_p);
-    ~owner_lane() override;
-
-    [[nodiscard]] const char *name() const override { return asked_->name(); }
     [[nodiscard]] ucs_log_level_t failure_level(int error) const override
     {
         return ((error == -ESRCH) || (error == -EKEYREVOKED))
                    ? UCS_LOG_LEVEL_DIAG
                    : UCS_LOG_LEVEL_ERROR;
     }
-    [[nodiscard]] int submit(const work_queue &queue, job &which, uint64_t dst,
-                             uint64_t src) override;
-    [[nodiscard]] unsigned outstanding() const override
+
+    /** Whether the owner lets this process use memory: asks it once, before
+     *  ports are used, by which it would not be asked.
+     *  @param again  Ask, although it has answered.
+     *  @return 0, -errno, or -EINPROGRESS before it answers. */
+    [[nodiscard]] virtual int confirm(remote_memory &of, bool again) = 0;
+
+    /** Ask for a connection of ports. @return 0 or -errno; -EAGAIN: later.
+     *  @param number  Names it in @ref work_queue.
+     *  @param card    pci_address of the peer's card. */
+    [[nodiscard]] virtual int ask_for_ports(uint32_t number, uint32_t card,
+                                            const shim::port_offer &offer) = 0;
+
+    /** Take the answer. @return 0, -errno, or -EINPROGRESS before it comes. */
+    [[nodiscard]] virtual int ports_answer(uint32_t number,
+                                           shim::port_offer &offer_p) = 0;
+
+    /** Ports to its cards were closed with writes under way: some may still
+     *  arrive. */
+    virtual void note_unquiet_ports() = 0;
+
+    /** Whether the other process has ended, or copies no more: what is
+     *  outstanding fails, and nothing is added. */
+    [[nodiscard]] virtual bool has_failed() const = 0;
+    [[nodiscard]] bool is_over() const final
     {
-        return asked_->outstanding();
-    }
-    unsigned poll(shim::dma_completion *ended, unsigned max) override
-    {
-        return asked_->poll(ended, max);
-    }
-    [[nodiscard]] int wait_all(uint64_t timeout_us) override
-    {
-        return asked_->wait_all(timeout_us);
-    }
-    [[nodiscard]] bool arm(wakeup_event &) const override
-    {
-        return (outstanding() == 0) || asked_->arm();
-    }
-    void sleep(const work_queue &) const override
-    {
-        asked_->wait_for_oldest(sleep_us);
-    }
-    [[nodiscard]] bool is_over() const override
-    {
-        return has_ended() || asked_->is_over();
+        return has_ended() || has_failed();
     }
 
-    /** What it asks. */
-    [[nodiscard]] owner_queue &asked() const { return *asked_; }
+protected:
+    /** @param chunks  One after the other. */
+    owner_lane(const transfer_options &options, std::span<char> chunks,
+               size_t requests);
 
-    /** Ports that lead there. */
-    std::vector<port_lane *> ports;
+    /** Copies are given up that it might still make over ports: see to it that
+     *  it makes none. */
+    void give_up_ports();
 
 private:
-    using lane::lane;
+    friend class port_lane;
 
-    std::unique_ptr<owner_queue> asked_;
-    remote_peer *peer_ = nullptr;
+    std::vector<port_lane *> ports_; /* that lead there */
 };
 
 /** The ports of a card to one of another process, which write. Their end is
@@ -382,7 +384,6 @@ public:
     {
         return outstanding() == 0;
     }
-    void sleep(const work_queue &) const override { util::nap(); }
     /** Whether they work, and the process that they lead to was not seen to
      *  end. No system call. */
     [[nodiscard]] bool is_over() const override

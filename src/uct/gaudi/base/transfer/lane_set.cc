@@ -33,10 +33,10 @@ int lane_set::connect(remote_peer &there, owner_lane *&lane_p)
     (void)guarded([&] {
         forget_over();
         all_.reserve(all_.size() + 1);
-        std::unique_ptr<lane> made;
-        error = owner_lane::create(there, options_, made);
+        std::unique_ptr<owner_lane> made;
+        error = there.open_lane(options_, made);
         if (error == 0) {
-            lane_p = there.in_use;
+            lane_p = made.get();
             all_.push_back(std::move(made));
         }
         return UCS_OK;
@@ -130,7 +130,7 @@ int lane_set::ask_for_ports(port_way &way, const card &from, card_place to,
     int error = open_end(from, to.module, end);
     if (error == 0) {
         way.number = (way.number == 0) ? ++last_number_ : way.number;
-        error      = peer.asked().ask_for_ports(
+        error      = peer.ask_for_ports(
                  way.number, static_cast<uint32_t>(to.address), end->offer());
     }
     if (error == 0) {
@@ -146,8 +146,7 @@ int lane_set::take_ports(port_way &way, card &from, owner_lane &peer,
     shim::port_offer theirs;
     const ucs_time_t start = ucs_get_time();
     int error;
-    while ((error = peer.asked().ports_answer(way.number, theirs)) ==
-           -EINPROGRESS) {
+    while ((error = peer.ports_answer(way.number, theirs)) == -EINPROGRESS) {
         if (!waits || way.is_slow) {
             return error;
         }
@@ -204,7 +203,7 @@ int lane_set::get_ports(card &from, const side &there, bool waits,
 
 int lane_set::confirm(const side &there, bool waits)
 {
-    owner_queue &owner     = there.peer->in_use->asked();
+    owner_lane &owner      = *there.peer->in_use;
     const ucs_time_t start = ucs_get_time();
     int error              = -ENOMEM;
     (void)guarded([&] {

@@ -31,7 +31,7 @@ public:
 
     /** The lane of another process, made when it is first used. The caller
      *  counts itself among its users.
-     *  @return As @ref owner_lane::create. */
+     *  @return As @ref remote_peer::open_lane. */
     [[nodiscard]] int get(remote_peer &there, owner_lane *&lane_p)
     {
         lane_p = there.in_use;
@@ -60,7 +60,7 @@ public:
     [[nodiscard]] int get_ports(card &from, const side &there, bool waits,
                                 lane *&lane_p);
 
-    /** Whether memory may be used over ports, as owner_queue::confirm.
+    /** Whether memory may be used over ports, as owner_lane::confirm.
      *  @param waits  A little for the answer. */
     [[nodiscard]] static int confirm(const side &there, bool waits);
 

@@ -18,7 +18,7 @@
 namespace gaudi::base {
 
 class owner_lane;
-class owner_queue;
+struct transfer_options;
 
 /** Where a card is in its machine. */
 struct card_place {
@@ -34,11 +34,13 @@ public:
     /** Whether it has ended, or closed its end. A load. */
     [[nodiscard]] virtual bool is_over() const = 0;
 
-    /** The queue of copies that it makes. @return 0 or -errno. */
+    /** Make the lane of the copies that it makes.
+     *  @return 0, or why it makes none for us: -errno. */
     [[nodiscard]] virtual int
-    open_queue(std::unique_ptr<owner_queue> &queue_p) = 0;
+    open_lane(const transfer_options &options,
+              std::unique_ptr<owner_lane> &lane_p) = 0;
 
-    /** The engine's, with that queue; nullptr: none. */
+    /** That lane, as long as there is one. */
     owner_lane *in_use = nullptr;
 };
 
