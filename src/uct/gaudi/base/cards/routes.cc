@@ -21,7 +21,7 @@ namespace gaudi::base {
 namespace {
 
 struct known_routes {
-    std::mutex lock; /* held across opening ports */
+    std::mutex lock;
     std::map<std::tuple<pci_address, pci_address, unsigned>,
              std::unique_ptr<pair_routes>>
         pairs;
@@ -95,19 +95,24 @@ const pair_routes &find_routes(const card *from, pci_address to,
 {
     const pci_address own =
         (from != nullptr) ? from->address() : pci_address::unknown;
+    const std::tuple pair(own, to, module_to);
     auto &known = util::of_this_process<known_routes>();
-    const std::lock_guard<std::mutex> guard(known.lock);
-    auto &entry = known.pairs[{own, to, module_to}];
-    if (entry == nullptr) {
-        entry = std::make_unique<pair_routes>(pair_routes{own, to, {}});
-        for (const shim::wire over : order()) {
-            if ((over == shim::wire::host) ||
-                ((from != nullptr) && have_ports(*from, to, module_to))) {
-                entry->all.add(over);
-            }
+    {
+        const std::lock_guard<std::mutex> guard(known.lock);
+        const auto found = known.pairs.find(pair);
+        if (found != known.pairs.end()) {
+            return *found->second;
         }
     }
-    return *entry;
+    auto made = std::make_unique<pair_routes>(pair_routes{own, to, {}});
+    for (const shim::wire over : order()) {
+        if ((over == shim::wire::host) ||
+            ((from != nullptr) && have_ports(*from, to, module_to))) {
+            made->all.add(over);
+        }
+    }
+    const std::lock_guard<std::mutex> guard(known.lock);
+    return *known.pairs.try_emplace(pair, std::move(made)).first->second;
 }
 
 shim::port_device *ports_of(const card &of, std::string &why_p)

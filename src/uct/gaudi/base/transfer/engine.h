@@ -190,14 +190,6 @@ public:
      */
     [[nodiscard]] ucs_status_t arm();
 
-    /** Have the file descriptor be readable until it is armed. */
-    void wake()
-    {
-        if (event_ != nullptr) {
-            event_->signal();
-        }
-    }
-
     /** Connect ports of a card of this process with those of another one, which
      *  asks.
      *  @param offer    What it sent; then what goes back.

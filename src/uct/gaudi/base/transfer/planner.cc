@@ -275,6 +275,7 @@ int planner::find_owner(const side &there, operation &op)
 ucs_status_t planner::plan_remote(bool put, const side &there, const side &here,
                                   host_side host, operation &op)
 {
+    waits_for_ports_ = false;
     if (here.remote != nullptr) {
         ucs_error("gaudi: cannot copy between two other processes");
         return UCS_ERR_INVALID_PARAM;
