@@ -177,7 +177,8 @@ ucs_status_t endpoint::open(const uct_ep_params_t &params)
         ucs_debug("gaudi_ipc: the interface of this process is closed");
         return UCS_ERR_UNREACHABLE;
     }
-    drop_unused_links(iface);
+    /* Not the lanes of links that have ended: the engine may be in progress on
+     * the worker's thread, and this one be UCX's own. */
     const ucs_status_t opened =
         iface.links.find(to, iface.sizes, iface.wakes, out);
     if (opened != UCS_OK) {

@@ -47,10 +47,10 @@ ucs_status_t memory_domain::open(const config &config,
         domain->cards_ = {};
     }
     exported_memory::end_registrations_on_free();
-    service::instance().open();
     domain->moves_host_ = base::is_to_move_host(config.host);
     domain->has_card_   = (status == UCS_OK);
-    domain_p            = std::move(domain);
+    service::instance().open();
+    domain_p = std::move(domain);
     return UCS_OK;
 }
 

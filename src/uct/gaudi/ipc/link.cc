@@ -270,16 +270,21 @@ ucs_status_t link_table::find(const interface_address &to,
                               const std::shared_ptr<event> &wakes,
                               std::shared_ptr<link> &link_p)
 {
-    entry &known = links_[to];
-    if (known.way == nullptr) {
-        const ucs_status_t status = link::open(to, options, wakes, known.way);
+    auto known = links_.find(to);
+    if ((known == links_.end()) || known->second.way->is_closed()) {
+        std::shared_ptr<link> made;
+        const ucs_status_t status = link::open(to, options, wakes, made);
         if (status != UCS_OK) {
-            links_.erase(to);
             return status;
         }
+        if (known != links_.end()) {
+            ended_.push_back(known->second.way);
+            links_.erase(known);
+        }
+        known = links_.emplace(to, entry{std::move(made)}).first;
     }
-    ++known.endpoints;
-    link_p = known.way;
+    ++known->second.endpoints;
+    link_p = known->second.way;
     return UCS_OK;
 }
 
@@ -293,7 +298,7 @@ void link_table::put(const link &which)
 
 link_table::links link_table::take_unused()
 {
-    links taken;
+    links taken = std::exchange(ended_, {});
     std::erase_if(links_, [&](const auto &each) {
         link &way = *each.second.way;
         const bool is_ended =

@@ -275,6 +275,7 @@ private:
         unsigned endpoints = 0;
     };
     std::map<interface_address, entry> links_;
+    links ended_; /* in whose place others were opened */
 };
 
 } // namespace gaudi::ipc

@@ -33,6 +33,8 @@ public:
     ~request_queue() override
     {
         link_->in_use = nullptr;
+        error_        = -ESRCH; /* nothing uses it: what a peer answers yet is
+                                   whether keys are valid */
         (void)wait_for_jobs();
     }
 

@@ -416,8 +416,11 @@ void service::greet(const std::shared_ptr<inbound> &from,
                   hello.pid, std::strerror(-answer.error));
     }
     (void)from->send(&answer, sizeof(answer));
-    if ((answer.error == 0) && (to != nullptr)) {
-        to->add(from);
+    if ((answer.error == 0) && (to != nullptr) && (base::guarded([&] {
+                                                       to->add(from);
+                                                       return UCS_OK;
+                                                   }) != UCS_OK)) {
+        from->hang_up();
     }
 }
 
