@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Keys of one process, used in another. */
 #include "common/needs.h"
+#include "common/process_state.h"
 #include "common/ucx_logs.h"
+#include "uct/gaudi/base/cards/card_table.h"
 #include "uct/gaudi/base/ucx/ucp_settings.h"
 #include "gtest/ipc/exporter.h"
 #include "gtest/ipc/fixture.h"
 
+#include <atomic>
 #include <csignal>
+#include <thread>
+
+#include <unistd.h>
 
 namespace gaudi::test {
 
@@ -46,6 +52,37 @@ TEST_F(keys, are_equal_when_they_are_of_one_registration)
                     (domain::compare_keys(different->rkey(), one.rkey()) > 0));
     }
     EXPECT_TRUE(domain::compare_keys(one.rkey(), UCT_INVALID_RKEY) != 0);
+}
+
+/* The addresses can be somebody else's when free has returned. */
+TEST_F(keys, are_awaited_by_free_while_another_thread_ends_them)
+{
+    const base::held_cards cards = base::card_table::instance().cards();
+    base::device_memory *memory;
+    ASSERT_EQ(base::allocate(*cards.all().front(), mebi, false, memory),
+              UCS_OK);
+    const uint64_t at = memory->start;
+    ipc::wire_key key;
+    uct_mem_h memh =
+        register_with_key(md, reinterpret_cast<void *>(at), mebi, key);
+    auto *const used = ipc::exported_memory::begin_use(key.word, at, mebi);
+    ASSERT_NE(used, nullptr);
+    std::thread ending([&] { EXPECT_EQ(uct_md_mem_dereg(md, memh), UCS_OK); });
+    EXPECT_TRUE(eventually(
+        [&] { return !ipc::exported_memory::is_valid_key(key.word); }));
+    std::atomic<pid_t> freer{0};
+    std::atomic<bool> is_free{false};
+    std::thread freeing([&] {
+        freer = gettid();
+        base::memory_map::instance().free(*memory);
+        is_free = true;
+    });
+    EXPECT_TRUE(eventually(
+        [&] { return is_free || ((freer != 0) && is_blocked(freer)); }));
+    EXPECT_FALSE(is_free);
+    used->end_use();
+    freeing.join();
+    ending.join();
 }
 
 TEST_F(keys, checks_ranges)

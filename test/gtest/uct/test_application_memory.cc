@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Memory and cards that the program got from the driver library itself. */
-#include "gtest/uct/fixture.h"
+#include "gtest/uct/peers.h"
 
 #include "common/process_state.h"
 #include "common/raw_card.h"
@@ -229,6 +229,32 @@ TEST_F(application_memory, a_refused_unmap_announces_it_again)
     close(dmabuf);
     EXPECT_EQ(0, hl().hlthunk_memory_unmap(card.fd(), va));
     expect_unknown(va);
+}
+
+/* A card that finds an address unmapped is reset: who has a key must not lead
+ * it there when the driver is asked, which refuses here. */
+TEST_F(application_memory, keys_end_before_memory_is_unmapped)
+{
+    GAUDI_NEEDS(own_card);
+    raw_card card;
+    const opened_domain ipc_md("gaudi_ipc");
+    transport ipc(ipc_md);
+    const uint64_t va = card.allocate_mapped(device_page());
+    const int dmabuf  = hl().hlthunk_device_mapped_memory_export_dmabuf_fd(
+         card.fd(), va, device_page(), 0, O_RDWR | O_CLOEXEC);
+    ASSERT_GE(dmabuf, 0);
+    {
+        const registration memory(ipc_md, at(va), device_page());
+        const unpacked_key key(pack_key(ipc_md, memory.memh));
+        const uct_ep_h loop = ipc.make_ep();
+        const endpoint own{loop, key.rkey()};
+        EXPECT_EQ(UCS_OK, own.put_short("x", 1, va));
+        EXPECT_EQ(-EINVAL, hl().hlthunk_memory_unmap(card.fd(), va));
+        EXPECT_EQ(UCS_ERR_CONNECTION_RESET, own.put_short("x", 1, va));
+        uct_ep_destroy(loop);
+    }
+    close(dmabuf);
+    EXPECT_EQ(0, hl().hlthunk_memory_unmap(card.fd(), va));
 }
 
 TEST_F(application_memory, what_the_module_does_itself_is_announced_once)

@@ -124,6 +124,10 @@ void exported_memory::end_registrations(base::device_memory &freed)
                 return;
             }
             exported_memory &memory = *entry->second;
+            if (memory.ending_) { /* its key, by another thread */
+                all.unused.wait(locked);
+                continue;
+            }
             all.by_memory.erase(entry);
             base::memory_map::instance().deregister_device(
                 std::exchange(memory.device_, nullptr));
@@ -182,24 +186,23 @@ bool exported_memory::remove_key()
 ucs_status_t exported_memory::end_key(bool invalidate)
 {
     export_table &all = table();
-    {
-        table_lock locked(all.lock);
-        const bool had_key = remove_key();
-        /* Freeing the memory may have ended it, and may be waiting for it. */
-        all.unused.wait(locked, [this] { return (uses_ == 0) && !ending_; });
-        if (!had_key) {
-            return UCS_OK;
-        }
-    }
-    if (service_calls::instance().revoke_at_peers(key_.word, invalidate)) {
+    table_lock locked(all.lock);
+    if (!remove_key()) { /* freeing the memory may be waiting for it */
+        all.unused.wait(locked, [this] { return !ending_; });
         return UCS_OK;
     }
-    /* As where freeing the memory ends the key. */
-    const table_lock locked(all.lock);
-    if (device_ != nullptr) {
-        device_->exported = true;
+    ending_ = true;
+    all.unused.wait(locked, [this] { return uses_ == 0; });
+    locked.unlock();
+    const bool is_over =
+        service_calls::instance().revoke_at_peers(key_.word, invalidate);
+    locked.lock();
+    if (!is_over && (device_ != nullptr)) {
+        device_->exported = true; /* as where freeing it ends the key */
     }
-    return UCS_ERR_TIMED_OUT;
+    ending_ = false;
+    all.unused.notify_all();
+    return is_over ? UCS_OK : UCS_ERR_TIMED_OUT;
 }
 
 ucs_status_t exported_memory::pack(void *buffer)

@@ -81,7 +81,7 @@ private:
     wire_key key_                = {};      /* word 0: none was packed */
     bool has_key_                = false;   /* it is in the table */
     bool freed_                  = false;   /* before the registration ended */
-    bool ending_                 = false;   /* freeing waits for uses to end */
+    bool ending_                 = false;   /* the key, and somebody waits */
     unsigned uses_               = 0;       /* of the key */
 };
 

@@ -203,12 +203,17 @@ device_memory *memory_map::take_import(const void *address)
     return found;
 }
 
-void memory_map::end(device_memory &memory)
+void memory_map::end_uses(device_memory &memory)
 {
-    memory.allocation.invalidate();
     if (const auto ending = ending_.load()) {
         ending(memory);
     }
+}
+
+void memory_map::end(device_memory &memory)
+{
+    memory.allocation.invalidate();
+    end_uses(memory);
     memory.put();
 }
 

@@ -153,7 +153,10 @@ public:
      *  owner's reference is dropped. Without locks. */
     static void on_end(void (*ending)(device_memory &)) { ending_ = ending; }
 
-    /** Drop the owner's reference to memory that was removed. */
+    /** Call that function. */
+    static void end_uses(device_memory &memory);
+
+    /** The same, and drop the owner's reference to memory that was removed. */
     static void end(device_memory &memory);
 
     /** Remove memory, announce it as gone, and end it. */

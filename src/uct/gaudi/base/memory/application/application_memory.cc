@@ -258,6 +258,7 @@ application_memory *unmapping(int fd, uint64_t va)
     memory_map &map = memory_map::instance();
     map.remove(*memory);
     map.announce_gone(memory->start, memory->end);
+    memory_map::end_uses(*memory); /* a card must not find it unmapped */
     return memory;
 }
 
