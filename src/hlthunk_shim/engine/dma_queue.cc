@@ -36,10 +36,16 @@ int dma_queue::create(dma_engine &engine, dma_direction direction,
         return -EINVAL;
     }
     const int ret = engine.attach(direction, options.stream);
-    if (ret == 0) {
-        queue_p.reset(new dma_queue(engine, direction, options));
+    if (ret != 0) {
+        return ret;
     }
-    return ret;
+    try {
+        queue_p.reset(new dma_queue(engine, direction, options));
+    } catch (...) {
+        engine.detach();
+        throw;
+    }
+    return 0;
 }
 
 dma_queue::~dma_queue()

@@ -126,6 +126,7 @@ public:
     int unmap(uint64_t address) override;
     void note_import(uint64_t address, uint64_t size) override
     {
+        const std::lock_guard<std::mutex> guard(mapping_lock_);
         imports_.add(address, size);
     }
     int find_exported(uint64_t &address, uint64_t &offset,
@@ -285,11 +286,12 @@ int synapse_engine::map_host(void *host, uint64_t size,
         if (is_broken()) {
             return -ENODEV;
         }
+        host_.add(start, size); /* what fails leaves nothing mapped */
         const int ret = judge(api().synHostMap(device_id, size, host));
         if (ret != 0) {
+            (void)host_.leave(start);
             return ret;
         }
-        host_.add(start, size);
     }
     registration_p = {card_, start};
     return 0;
@@ -339,6 +341,8 @@ int synapse_engine::unmap(uint64_t address)
                          device_id, reinterpret_cast<const void *>(start)));
     }
     if (imports_.covers(address, address + 1)) {
+        /* The next import may be given the address at once. */
+        const std::lock_guard<std::mutex> guard(mapping_lock_);
         const int ret =
             card_.judge(card_.lib().hlthunk_memory_unmap(card_.fd(), address));
         if (ret == 0) {

@@ -150,6 +150,16 @@ private:
 
     /* One port. */
     struct link {
+        link() = default;
+        ~link()
+        {
+            if (pair.handle != nullptr) {
+                over->destroy(pair);
+            }
+        }
+        link(const link &)            = delete;
+        link &operator=(const link &) = delete;
+
         port *over        = nullptr;
         unsigned own      = 0; /* the cards' numbers of it */
         unsigned peer     = 0;
@@ -166,7 +176,8 @@ private:
         }
         [[nodiscard]] uint32_t room() const
         {
-            return most_entries - (posted() - finished);
+            const uint32_t under_way = posted() - finished;
+            return (under_way < most_entries) ? most_entries - under_way : 0;
         }
         [[nodiscard]] bool works() const
         {

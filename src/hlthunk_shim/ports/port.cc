@@ -79,10 +79,14 @@ std::string port::set_up()
     queues.mem_id                = HBLDV_MEM_HOST;
     queues.swq_granularity       = HBLDV_SWQE_GRAN_32B;
 
-    int ret = with_.lib.hbldv_set_port_ex(with_.context, &settings);
+    const uint64_t self = uint64_t{1} << number_;
+    int ret             = ((with_.set_up & self) != 0)
+                              ? 0
+                              : with_.lib.hbldv_set_port_ex(with_.context, &settings);
     if (ret != 0) {
         return explain("hbldv_set_port_ex", ret);
     }
+    with_.set_up |= self;
     for (completion_queue *each : {&own_, &peers_}) {
         std::string why = make_queue(*each);
         if (!why.empty()) {
@@ -207,8 +211,11 @@ std::string port::initialise(queue_pair &made, queue_pair_address &address_p)
     if (getrandom(&made.key, sizeof(made.key), 0) != sizeof(made.key)) {
         return explain("getrandom", EAGAIN);
     }
-    made.number      = known.qp_num;
-    address_p.number = made.number;
+    {
+        const std::lock_guard<util::brief_lock> guard(cq_lock_);
+        made.number = known.qp_num;
+    }
+    address_p.number = known.qp_num;
     address_p.key    = made.key;
     std::memcpy(address_p.gid.data(), gid_.raw, address_p.gid.size());
     return "";

@@ -35,6 +35,8 @@ struct port_context {
     mutable std::atomic<uint32_t> changes{1}; /**< see port_device::changes */
     mutable std::atomic<asking> asks{asking::in_receive};
     mutable std::atomic<bool> is_answered{false}; /**< the card does answer */
+    mutable uint64_t set_up = 0; /**< its ports that are, by bit: each can be
+                                      once; one thread at a time */
 };
 
 /** Where a queue pair rings. */

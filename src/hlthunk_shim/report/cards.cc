@@ -2,6 +2,7 @@
 #include "hlthunk_shim/discovery/visible_cards.h"
 #include "hlthunk_shim/hlthunk/library.h"
 #include "hlthunk_shim/report/report.h"
+#include "util/made_once.h"
 #include "util/text.h"
 
 #include <algorithm>
@@ -29,8 +30,8 @@ using complaints = std::vector<complaint>;
 /* Once at most, as it takes a while. */
 const std::string &why_no_synapse()
 {
-    static const std::string why = driver::why_no_synapse();
-    return why;
+    static util::made_once<std::string> why;
+    return why.get([] { return driver::why_no_synapse(); });
 }
 
 /* How the IOMMU treats what a card reads and writes: "identity" where it

@@ -286,13 +286,28 @@ TEST_F(port_connections, take_what_fits_and_end_each_write_once)
 TEST_F(port_connections, take_what_fits_of_parts_on_all_ports)
 {
     unsigned started = 0;
-    while (post(0, 0, 48 << 10) == 0) {
-        ++started;
-    }
+    unsigned ended   = 0;
+    const auto fill  = [&] {
+        while (post(0, 0, 48 << 10) == 0) {
+            ++started;
+        }
+    };
+    fill();
     EXPECT_GT(started, 200u);
-    const std::vector<int> ended = collect_statuses(*to_other);
-    EXPECT_THAT(ended, SizeIs(started));
-    EXPECT_THAT(ended, Each(0));
+    /* Before the card's first answer a part may be repeated, which takes the
+     * last place of a queue. */
+    const auto until = clock_type::now() + std::chrono::milliseconds(300);
+    while (clock_type::now() < until) {
+        dma_completion next{};
+        if (to_other->poll(&next, 1) > 0) {
+            ++ended;
+            ASSERT_EQ(next.status, 0);
+        }
+        fill();
+    }
+    const std::vector<int> rest = collect_statuses(*to_other);
+    EXPECT_THAT(rest, Each(0));
+    EXPECT_EQ(ended + rest.size(), started);
 }
 
 /* Of a peer that does not poll. */
