@@ -578,6 +578,43 @@ TEST_P_IN_CHILD(conformance_of_order, a_fence_of_the_interface_waits, process())
     by.flush();
 }
 
+/* What has ended keeps its chunk until progress unpacks it, which a fence does
+ * not do. */
+TEST_P_IN_CHILD(conformance_of_order, a_fence_needs_no_chunk_of_what_has_ended,
+                process())
+{
+    constexpr size_t size = 4096;
+    two_ends by(place::host);
+    const endpoint to = by.to();
+    by.here->renew(0, total);
+    by.to().start_put(by.here->at(0), total, by.remote, &by.completion());
+    by.flush();
+    for (const bool of_interface : {true, false}) {
+        std::vector<char> bytes(size);
+        counted_completion *next;
+        ucs_status_t status;
+        do {
+            next   = &by.completion();
+            status = uct_ep_get_bcopy(to.ep, unpack_by_memcpy(), bytes.data(),
+                                      size, by.remote, to.rkey, next);
+        } while (status == UCS_INPROGRESS);
+        ASSERT_EQ(UCS_ERR_NO_RESOURCE, status);
+        by.back->renew(0, total);
+        to.start_get(by.back->at(0), total, by.remote, next);
+        if (of_interface) {
+            ASSERT_EQ(UCS_OK, uct_iface_fence(by.tl().iface, 0));
+        } else {
+            ASSERT_EQ(UCS_OK, uct_ep_fence(to.ep, 0));
+            char last = 0;
+            EXPECT_EQ(UCS_OK, to.get_short(&last, 1, by.remote + total - 1));
+            EXPECT_EQ(by.here->wanted.back(), last);
+        }
+        by.back->wanted = by.here->wanted;
+        EXPECT_TRUE(by.back->is_right(0, total));
+        by.flush();
+    }
+}
+
 /* They were there before it. */
 TEST_P_IN_CHILD(conformance_of_order,
                 a_fence_of_the_interface_waits_for_requests, process())

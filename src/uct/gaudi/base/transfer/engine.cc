@@ -113,7 +113,8 @@ ucs_status_t transfer_engine::take_planned(const side &dst, const side &src,
     if (op == nullptr) {
         return UCS_ERR_NO_RESOURCE;
     }
-    const ucs_status_t status = planner_.plan(dst, src, length, host, *op);
+    const ucs_status_t status =
+        guarded([&] { return planner_.plan(dst, src, length, host, *op); });
     if (status == UCS_OK) {
         op_p = op;
     } else {
@@ -203,8 +204,8 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
     if (length == 0) {
         return UCS_OK;
     }
-    while (!is_past_fence()) {
-        advance();
+    if (ucs_unlikely(!is_past_fence())) {
+        wait_for_fence();
     }
     if (dst.is_plain() && src.is_plain()) {
         /* The CPU copies host memory to host memory, and nothing else. */
@@ -227,11 +228,13 @@ ucs_status_t transfer_engine::copy(const side &dst, const side &src,
         }
     }
     operation &op = operations_.take_call();
-    status =
-        planner_.plan(dst, src, length,
-                      (length > staged_bytes) ? host_side::find_registration
-                                              : host_side::stage,
-                      op);
+    status        = guarded([&] {
+        return planner_.plan(dst, src, length,
+                             (length > staged_bytes)
+                                        ? host_side::find_registration
+                                        : host_side::stage,
+                                    op);
+    });
     if (status != UCS_OK) {
         operations_.put_back(op);
         return status;
@@ -469,13 +472,22 @@ ucs_status_t transfer_engine::flush(flush_domain *domain,
     return UCS_INPROGRESS;
 }
 
-ucs_status_t transfer_engine::drain_fence()
+/* What has ended keeps its chunk until it is completed, which is not done here:
+ * what has not gets the chunks that are kept for calls, too. */
+void transfer_engine::wait_for_fence()
 {
-    fence();
+    waits_for_fence_ = true;
     while (!is_past_fence()) {
         advance();
         sched_yield(); /* to the process whose card copies */
     }
+    waits_for_fence_ = false;
+}
+
+ucs_status_t transfer_engine::drain_fence()
+{
+    fence();
+    wait_for_fence();
     return operations_.ended_failure();
 }
 

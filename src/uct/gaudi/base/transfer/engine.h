@@ -283,6 +283,7 @@ private:
     unsigned collect(lane &from);
     unsigned collect_all();
     bool advance();
+    void wait_for_fence();
     [[nodiscard]] bool has_chunks() const;
     [[nodiscard]] bool arm_lanes();
     [[nodiscard]] bool drain();
@@ -293,6 +294,7 @@ private:
     lane_set lanes_;
     operations operations_;
     ucs_queue_head_t onward_; /* jobs for another lane, oldest first */
+    bool waits_for_fence_ = false;
     std::unique_ptr<wakeup_event> event_; /* made when it is asked for */
 };
 

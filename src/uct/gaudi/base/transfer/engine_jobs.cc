@@ -27,16 +27,18 @@ bool transfer_engine::prepare(job &next, operation &op)
     if (op.how == way::direct) {
         return true;
     }
-    lane &through = *op.through;
-    next.length   = std::min(next.length, through.chunk_bytes());
+    lane &through        = *op.through;
+    next.length          = std::min(next.length, through.chunk_bytes());
+    const bool takes_all = waits_for_fence_;
     /* An upload's chunk is filled, and waits for room in the queue. */
     const bool is_filled = (op.how == way::upload) && (op.chunk != nullptr);
     next.chunk           = is_filled
                                ? std::move(op.chunk)
-                               : through.take_chunk((op.what == operation_kind::call)
-                                                        ? 0
-                                                        : planner::reserved_chunks,
-                                          op.ports());
+                               : through.take_chunk(
+                                     (takes_all || (op.what == operation_kind::call))
+                                         ? 0
+                                         : planner::reserved_chunks,
+                           takes_all ? nullptr : op.ports());
     if (next.chunk == nullptr) {
         return false;
     }
