@@ -162,12 +162,11 @@ void device_pool::release(device_block &block, uint64_t start, uint64_t length,
     const uint64_t size = util::round_up(length, granule);
     std::lock_guard<std::mutex> guard(lock_);
 
-    if (!exported) {
-        free_.release(start, size);
-    }
     if (--block.parts == 0) {
         free_.remove(block.va);
         block.retired = true;
+    } else if (!exported) {
+        free_.release(start, size);
     }
     give_back_retired();
 }

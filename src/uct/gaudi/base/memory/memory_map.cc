@@ -232,20 +232,21 @@ void memory_map::set_owner(device_memory &memory, card *owner,
     memory.backing = backing;
 }
 
-/* UCX knows addresses, not cards: where another card has some of them, they are
- * announced as unknown again, since what UCX does not know is host memory. */
+/* UCX knows addresses, not cards: where another card has some of them, or gets
+ * some meanwhile, they are announced as unknown again, since what UCX does not
+ * know is host memory. */
 void memory_map::announce_gone(uint64_t start, uint64_t end) const
 {
-    bool shared = false;
-    {
+    const auto is_shared = [&] {
         std::shared_lock<util::rw_spinlock> guard(lock_);
-        shared = device_memory_.find_overlap(start, end) != nullptr;
-    }
+        return device_memory_.find_overlap(start, end) != nullptr;
+    };
     void *address = reinterpret_cast<void *>(start);
-    if (shared) {
-        announce_allocation(address, end - start);
-    } else {
+    if (!is_shared()) {
         announce_free(address, end - start);
+    }
+    if (is_shared()) {
+        announce_allocation(address, end - start);
     }
 }
 

@@ -108,7 +108,7 @@ public:
         if (ucs_unlikely(handle.host->is_unused())) {
             return UCS_ERR_INVALID_PARAM;
         }
-        if (!instance().exists()) {
+        if (handle.host->cache_ == nullptr) {
             instance().remove_uncached(handle);
         }
         handle.host->put();

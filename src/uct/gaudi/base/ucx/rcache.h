@@ -124,8 +124,10 @@ public:
     {
         const ucs_rcache_region_t *region =
             to_region(const_cast<void *>(storage));
-        return region->refcount -
-               (region->flags & UCS_RCACHE_REGION_FLAG_PGTABLE ? 1 : 0);
+        /* UCX clears the flag first. */
+        const uint32_t all =
+            __atomic_load_n(&region->refcount, __ATOMIC_ACQUIRE);
+        return all - (region->flags & UCS_RCACHE_REGION_FLAG_PGTABLE ? 1 : 0);
     }
 
     /** References to all regions. */
