@@ -111,13 +111,6 @@ void *open_loaded(const char *name, int flags)
                                                            flags);
 }
 
-void *open_library_at(const void *address)
-{
-    Dl_info info;
-    return (dladdr(address, &info) != 0) ? open_loaded(info.dli_fname)
-                                         : nullptr;
-}
-
 std::vector<std::string> loaded_files()
 {
     /* Of a file that was removed meanwhile. */

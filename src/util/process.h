@@ -68,10 +68,6 @@ std::vector<std::string> loaded_files();
  */
 void *open_loaded(const char *name, int flags = 0);
 
-/** The same of the library that an address is in, whatever its file is called.
- */
-void *open_library_at(const void *address);
-
 /**
  * What a process has once.
  *
