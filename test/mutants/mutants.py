@@ -18,8 +18,8 @@ MUTANTS = [
            "            return true;"),
     Mutant("fence between transports", "others start while a put is under way",
            BASE + "transfer/engine.cc",
-           "    fence();\n    while (!is_past_fence()) {",
-           "    fence();\n    while (false) {"),
+           "    fence();\n    wait_for_fence();",
+           "    fence();"),
     Mutant("direction", "zero copies go from target to source",
            BASE + "transfer/rma.h",
            "engine_of(ep).start(domain_of(ep), is_put ? remote : local,\n"
